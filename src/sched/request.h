@@ -1,0 +1,49 @@
+// Request: what a client asked, as plain data. The door between the outside (server, commands) and
+// the engine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace quire::sched {
+
+// How the next token is chosen. Defaults are the OpenAI API's.
+struct SamplingParams {
+  float temperature = 1.0f;  // 0: greedy
+  int top_k = 0;             // 0: off
+  float top_p = 1.0f;
+  float min_p = 0.0f;
+  float repetition_penalty = 1.0f;  // divides/multiplies logits of prompt and output tokens
+  float presence_penalty = 0.0f;    // subtracted once per token already in the output
+  float frequency_penalty = 0.0f;   // subtracted per occurrence in the output
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  uint64_t seed = 0;  // with (sequence index, position) the whole source of randomness
+
+  int max_tokens = 16;
+  int min_tokens = 0;  // no end of text, stop id or stop string before
+  bool ignore_eos = false;
+  std::vector<TokenId> stop_token_ids;
+  std::vector<std::string> stop;  // matched anywhere in the text, across tokens
+  bool include_stop_in_output = false;
+  int logprobs = -1;         // -1: none; else the number of alternatives per generated token
+  int prompt_logprobs = -1;  // the same for prompt tokens; such requests never read the cache
+};
+
+// A request expands to n sequences that share the prompt's blocks.
+struct Request {
+  std::string id;
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  int n = 1;
+  int priority = 0;  // lower runs first, as in vLLM
+  std::string cache_salt;
+};
+
+enum class FinishReason { kStop, kLength, kCancelled, kError };
+
+}  // namespace quire::sched
