@@ -5,6 +5,10 @@
 # DEPS: other folders by their name, external targets with their namespace (fmt::fmt).
 include(GoogleTest)
 
+if(QUIRE_FUZZERS)
+  add_custom_target(fuzzers)  # every libFuzzer target and nothing else
+endif()
+
 function(quire_module name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/src/${name})
@@ -59,6 +63,7 @@ function(quire_module name)
       add_executable(${target} ${fuzzer})
       target_link_libraries(${target} PRIVATE quire_${name} quire_warnings)
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+      add_dependencies(fuzzers ${target})
     endforeach()
   endif()
 endfunction()

@@ -1,0 +1,52 @@
+# make run    sets the machine up, builds, and generates text with the bundled model
+# make test   the same set-up, builds, and runs every test
+# make help   the rest
+#
+# The build itself is CMake's (CMakePresets.json); this file is the short way there.
+
+PRESET ?= release
+PROMPT ?= Once upon a time there was a king who had three sons.
+MODEL ?=
+CMAKE_FLAGS ?=
+JOBS ?= $(shell tools/jobs.sh)
+QUIRE_SHARED ?= ../shared
+
+# Prompt and model reach the shell through the environment: quotes and dollars arrive as typed.
+export PROMPT MODEL QUIRE_SHARED
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test format format-check tidy clean
+
+help:
+	@echo "make run     set up, build, generate text with the bundled model"
+	@echo "             PROMPT='...' and MODEL=path override what is said and who says it"
+	@echo "make test    set up, build, run every test   (PRESET=dev|asan|tsan: another build)"
+	@echo "make build   set up and build only"
+	@echo "make format  clang-format the sources; format-check only says what it would change"
+	@echo "make tidy    clang-tidy over the sources"
+	@echo "make clean   remove build/"
+
+setup:
+	@tools/setup.sh build
+
+build: setup
+	@tools/build.sh $(PRESET) $(JOBS) $(CMAKE_FLAGS)
+
+run: setup
+	@TARGET=quire tools/build.sh $(PRESET) $(JOBS) $(CMAKE_FLAGS)
+	@build/$(PRESET)/quire run $${MODEL:+-m "$$MODEL"} -- "$$PROMPT"
+
+test: build
+	@ctest --test-dir build/$(PRESET) -j $(JOBS) --output-on-failure
+
+format:
+	@tools/setup.sh check && tools/format.sh
+
+format-check:
+	@tools/setup.sh check && tools/format.sh --check
+
+tidy: build
+	@tools/setup.sh check && tools/tidy.sh $(PRESET) $(JOBS)
+
+clean:
+	rm -rf build
