@@ -34,14 +34,33 @@ struct SamplingParams {
   int prompt_logprobs = -1;  // the same for prompt tokens; such requests never read the cache
 };
 
-// A request expands to n sequences that share the prompt's blocks.
+// Beam search in place of sampling: `width` beams (best_of, else n) are followed, the best n
+// returned.
+struct BeamSearchParams {
+  // The score of a hypothesis is the sum of its log probabilities / length^length_penalty.
+  float length_penalty = 1.0f;
+  // When a request with `width` finished hypotheses stops.
+  enum class EarlyStopping {
+    kOff,    // no running beam could, at its present length, beat the worst of them
+    kOn,     // at once
+    kNever,  // no running beam can beat it at any length up to max_tokens
+  };
+  EarlyStopping early_stopping = EarlyStopping::kOff;
+};
+
+// A request expands to best_of (else n) sequences that share the prompt's blocks.
 struct Request {
   std::string id;
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   int n = 1;
+  std::optional<int> best_of;  // sequences generated; >= n. The caller picks the best n of them
+  std::optional<BeamSearchParams> beam_search;
   int priority = 0;  // lower runs first, as in vLLM
   std::string cache_salt;
+  int adapter = 0;  // requests for different adapters share no KV
+
+  int sequences() const { return best_of.value_or(n); }
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };

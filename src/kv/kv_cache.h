@@ -1,0 +1,262 @@
+// KvCache: the control plane of the KV memory. Which frame holds which block of which sequence,
+// what is shared, what is kept for later requests, what is given up.
+//
+// Owns frames' states, the prefix index and the leases' tables; holds no bytes. One thread calls it
+// (the one that owns the scheduler). Moves of bytes it asks for are handed out as plain data
+// (PendingCopy) and executed by the data plane before the step's first layer.
+//
+// A sequence's KV is a row of blocks of `block_tokens` tokens; a block takes one frame per layer
+// group.
+//
+//     tokens of a sequence   |<------- committed() ------->|<- reserved, written by the next step
+//     ->| blocks                 [ published ][ published ][ tail....|.........][..........]
+//                            ^first_block(g): a window group gives back what left its window
+//
+// What always holds (CheckInvariants recounts it):
+//  - A frame is free, cached or leased; references = number of leases that list it.
+//  - A published block is full, immutable and was written by a completed step. Its identity is
+//    (parent block, exact tokens), the first parent being (salt, adapter).
+//  - Only blocks at or beyond committed() are written, and only while one lease holds them.
+//  - Eviction takes leaves first, least recently held first. Of a window group, blocks that left
+//  the
+//    window may go before their children: a hit needs only the blocks within the window.
+//  - Match is pure; a Reserve or Extend that fails changes nothing.
+//
+// Where later work attaches: codecs with a full-precision tail (several frames per tail block,
+// sealed in Commit, before publishing) become a second table beside GroupTable; an evicting
+// sequence calls StopPublishing and swaps its frames for private ones; unverified draft tokens are
+// written beyond committed(), accepted by Commit and taken back by Truncate, so nothing here ever
+// sees them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "kv/block_pool.h"
+#include "kv/prefix_index.h"
+
+namespace quire::kv {
+
+enum class PrefixCaching { kOn, kOff };
+
+// Layers whose KV has the same span.
+struct LayerGroup {
+  // Tokens a query sees, itself included; nullopt: all.
+  std::optional<int> window_tokens;
+};
+
+struct KvCacheOptions {
+  int frames = 0;
+  int block_tokens = 32;
+  std::vector<LayerGroup> groups = {LayerGroup{}};
+  int max_leases = 256;
+  int max_lease_tokens = 4096;  // longest sequence
+  PrefixCaching prefix_caching = PrefixCaching::kOn;
+  int64_t frame_bytes = 0;  // for the statistics only
+  uint64_t hash_key = 0;    // random per process: clients cannot aim at collisions
+  BlockHash hash;           // empty: a keyed hash; tests make everything collide
+};
+
+// Bytes the data plane must copy before the step that follows: the first `tokens` tokens of frame
+// `from` to frame `to`, all layers of `group`. In the order given. Both frames are pinned until
+// CopiesDone.
+struct PendingCopy {
+  int group = 0;
+  FrameId from;
+  FrameId to;
+  int tokens = 0;
+  friend bool operator==(const PendingCopy&, const PendingCopy&) = default;
+};
+
+// What of a token list is cached, found by KvCache::Match. Valid until the cache changes.
+struct PrefixMatch {
+  int tokens = 0;  // the hit: full_blocks * block_tokens + partial_tokens
+  int full_blocks = 0;
+  int partial_tokens = 0;  // taken by copy from partial_source
+
+  CacheKey key;
+  std::optional<BlockId> tip;  // last full block of the hit, or the root; nullopt: no such root
+  std::optional<BlockId> partial_source;
+  uint64_t version = 0;
+};
+
+// Counters since the start, and the present state.
+struct KvStats {
+  int frames_total = 0;
+  int frames_free = 0;
+  int frames_cached = 0;
+  int frames_leased = 0;
+  int64_t tokens_leased = 0;  // token slots in leased frames, per group
+  int64_t tokens_wasted = 0;  // of these, slots that hold no token
+  int64_t waste_bytes = 0;    // tokens_wasted in bytes of the frame
+  int64_t blocks_published = 0;
+  int64_t blocks_merged = 0;  // computed twice and found equal: one copy was given back
+  int64_t frames_evicted = 0;
+  int64_t frames_left_window = 0;
+  int64_t forks = 0;
+  int64_t copies = 0;
+  int64_t reservations_failed = 0;
+};
+
+class KvCache;
+
+// A sequence's hold on its blocks. Move-only; letting it go releases the blocks.
+class Lease {
+ public:
+  Lease() = default;
+  Lease(Lease&& other) noexcept;
+  Lease& operator=(Lease&& other) noexcept;
+  ~Lease();
+
+  bool held() const { return cache_ != nullptr; }
+  int committed() const;  // tokens whose KV is computed
+  int reserved() const;   // tokens there is room for
+  // The frames of blocks first_block(group).. of the sequence. Valid until the lease changes.
+  int first_block(int group) const;
+  std::span<const FrameId> frames(int group) const;
+
+ private:
+  friend class KvCache;
+  Lease(KvCache* cache, int slot) : cache_(cache), slot_(slot) {}
+  KvCache* cache_ = nullptr;
+  int slot_ = 0;
+};
+
+class KvCache {
+ public:
+  // kUsage when the options cannot work.
+  static Status Validate(const KvCacheOptions& options);
+  explicit KvCache(KvCacheOptions options);  // options must be valid
+  ~KvCache();
+  KvCache(const KvCache&) = delete;
+  KvCache& operator=(const KvCache&) = delete;
+
+  const KvCacheOptions& options() const { return options_; }
+  int block_tokens() const { return options_.block_tokens; }
+  int groups() const { return static_cast<int>(options_.groups.size()); }
+
+  // The longest usable cached prefix of `tokens`; at least one token is left to compute.
+  PrefixMatch Match(std::span<const TokenId> tokens, const CacheKey& key) const;
+  // The same match without the part that needs a copy.
+  PrefixMatch FullBlocksOnly(PrefixMatch match) const;
+  // No hit, under `key`: for requests that do not read the cache.
+  PrefixMatch NoMatch(const CacheKey& key) const;
+
+  // Frames that Reserve(match, length) takes from free and cached, the match's own included.
+  int FramesToReserve(const PrefixMatch& match, int length) const;
+  // Frames that can be had: free + cached.
+  int frames_available() const { return pool_.frames_free() + pool_.frames_cached(); }
+  // The most frames a lone sequence of `length` tokens holds at once when it is computed in steps
+  // of `step_tokens`: the frames a request needs to be possible at all.
+  int FramesForSequence(int length, int step_tokens) const;
+  // The longest sequence for which FramesForSequence fits the pool.
+  int MaxSequenceTokens(int step_tokens) const;
+
+  // A lease on the match plus room for `length` tokens in all (length > match.tokens). nullopt, and
+  // nothing changed, when frames or lease slots do not suffice.
+  std::optional<Lease> Reserve(const PrefixMatch& match, int length);
+
+  // Room for `length` tokens in all, writable from committed() on: a partly filled tail that is
+  // shared gets a copy. False, and nothing changed, when frames do not suffice. To be called before
+  // every step that writes.
+  [[nodiscard]] bool Extend(Lease& lease, int length);
+  // Frames Extend would take.
+  int FramesToExtend(const Lease& lease, int length) const;
+
+  // `tokens` is the whole sequence up to what a completed step has computed: committed() ..
+  // tokens.size() are new. Publishes full blocks and gives back what left the windows.
+  void Commit(Lease& lease, std::span<const TokenId> tokens);
+
+  // Gives back room beyond `length` (>= committed()): rejected drafts.
+  void Truncate(Lease& lease, int length);
+
+  // A second lease on the committed tokens. nullopt when no lease slot is left.
+  std::optional<Lease> Fork(const Lease& lease);
+
+  // The blocks stay cached as far as they are published; the others are free.
+  void Release(Lease lease);
+
+  // From now on the lease's blocks stay private.
+  void StopPublishing(Lease& lease);
+
+  // Frames that would become free or cached if the lease were released now.
+  int FramesFreedByRelease(const Lease& lease) const;
+  // Whether both leases list the frame that holds `lease`'s partly filled tail.
+  bool SharesTail(const Lease& lease, const Lease& other) const;
+
+  // Copies asked for since the last CopiesDone, in order.
+  std::span<const PendingCopy> pending_copies() const { return copies_; }
+  // All of them have been executed.
+  void CopiesDone();
+
+  // Drops every cached block nobody holds.
+  void DropCached();
+
+  KvStats stats() const;
+  int leases_held() const { return leases_held_; }
+
+  // Recounts everything from scratch and aborts on a difference.
+  void CheckInvariants() const;
+
+ private:
+  friend class Lease;
+
+  struct GroupTable {
+    int first_block = 0;
+    std::vector<FrameId> frames;  // [blocks] by block of the sequence; valid from first_block on
+  };
+  struct LeaseState {
+    bool held = false;
+    bool publishes = false;
+    int committed = 0;
+    int reserved = 0;
+    int published_blocks = 0;
+    std::optional<BlockId> tip;      // the published block before the first private one, pinned
+    std::vector<GroupTable> tables;  // [groups]
+  };
+
+  LeaseState& At(const Lease& lease) { return leases_[lease.slot_]; }
+  const LeaseState& At(const Lease& lease) const { return leases_[lease.slot_]; }
+  int BlocksFor(int tokens) const {
+    return (tokens + options_.block_tokens - 1) / options_.block_tokens;
+  }
+  int FirstBlockInWindow(int group, int position) const;
+  int BlocksInWindow(int group, int length) const;
+  bool HasFullGroup() const { return has_full_group_; }
+
+  FrameId TakeFrame(int group);
+  void EvictOne();
+  void FreeFrame(FrameId frame);
+  std::optional<FrameId> EvictedAfter(FrameId frame) const;
+  void AddCopy(const PendingCopy& copy);
+  bool NeedsCopyOnWrite(const LeaseState& state, int group) const;
+  int FramesToExtend(const LeaseState& state, int length) const;
+  void Grow(LeaseState& state, int length);
+  void CopyTailOnWrite(LeaseState& state);
+  void TakeHit(LeaseState& state, const PrefixMatch& match);
+  int CachedFramesOfHit(const PrefixMatch& match) const;
+  void PublishBlock(LeaseState& state, std::span<const TokenId> block_tokens);
+  void LeaveWindows(LeaseState& state);
+  int AcquireSlot();
+  void ReleaseSlot(int slot);
+  void CheckLease(const LeaseState& state, std::vector<int>& references) const;
+  void CheckPublishedFrames() const;
+  void CheckEvictionOrder() const;
+
+  KvCacheOptions options_;
+  bool has_full_group_ = false;
+  BlockPool pool_;
+  PrefixIndex index_;
+  std::vector<LeaseState> leases_;  // [max_leases]
+  std::vector<int> free_slots_;
+  int leases_held_ = 0;
+  std::vector<PendingCopy> copies_;
+  KvStats counters_;
+};
+
+}  // namespace quire::kv

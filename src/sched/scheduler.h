@@ -1,0 +1,154 @@
+// Scheduler: which sequences compute how many tokens in the next step, and who holds KV memory.
+//
+// Owns the KvCache, the requests and their sequences. One thread calls it. The engine's loop:
+//
+//     const StepPlan& plan = scheduler.Schedule();
+//     ... execute plan.copies, forward pass, sampling ...
+//     scheduler.Commit(outputs);             // one output for every sequence of plan.samplers
+//     ... text; scheduler.Finish(sequence, FinishReason::kStop) where a stop string matched ...
+//
+// Who ends a sequence: the scheduler for token ids (end of text, stop_token_ids, after min_tokens)
+// and for lengths (max_tokens, max_model_len); the engine, which knows the text, through Finish.
+//
+// Policy
+//  - A step has a budget of max_num_batched_tokens: decodes first, then prefill chunks of running
+//    sequences, then admissions, each by priority and arrival.
+//  - Admission: by priority; among equals preempted requests first, then requests overtaken
+//    max_overtakes times, then the longest cached prefix, then arrival. A request is admitted when
+//    its whole prompt fits the memory that running prefills have not been promised. If the first in
+//    that order does not fit, nobody passes it.
+//  - A request whose uncached prefix is being computed by a running one waits for it.
+//  - Memory runs out: the running sequence of lowest priority, newest first, whose release frees
+//    frames is preempted; it computes its tokens again later. Nobody is preempted for a sequence of
+//    lower rank: that one stalls for the step.
+//
+// What always holds
+//  - Fairness: of the requests that arrived later with the same priority, at most max_overtakes are
+//    admitted before a request (counted per request, n sequences as one). Requests of higher
+//    priority may always pass.
+//  - No frame is freed while a running step refers to it: Cancel and Finish during a step take
+//    effect in Commit, and in between steps at once.
+//  - When all requests have finished, no frame is leased.
+//  - Scheduling is a function of the calls made: a recorded run replays.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "kv/kv_cache.h"
+#include "sched/beam_search.h"
+#include "sched/request.h"
+#include "sched/sequence.h"
+#include "sched/step_plan.h"
+
+namespace quire::sched {
+
+struct SchedulerOptions {
+  int max_num_seqs = 256;
+  int max_num_batched_tokens = 2048;
+  int max_model_len = 4096;
+  int max_waiting = 1 << 16;  // requests; more are refused
+  int max_overtakes = 64;     // the fairness bound
+  std::vector<TokenId> eos_ids;
+};
+
+// Plain counters since the start, and the present queue lengths.
+struct SchedulerStats {
+  int requests_waiting = 0;
+  int requests_running = 0;
+  int sequences_running = 0;
+  int64_t requests_submitted = 0;
+  int64_t requests_refused = 0;
+  int64_t requests_finished = 0;
+  int64_t requests_cancelled = 0;
+  int64_t steps = 0;
+  int64_t steps_mixed = 0;  // prefill and decode together
+  int64_t decode_tokens = 0;
+  int64_t prefill_tokens = 0;
+  int64_t recomputed_tokens = 0;      // computed again after a preemption; never hits
+  int64_t prompt_tokens_queried = 0;  // prompt tokens looked up at first admission
+  int64_t prompt_tokens_hit = 0;      // of these, found in the cache
+  int64_t preemptions = 0;
+  int64_t stalls = 0;        // a running sequence found no frame and nobody to preempt
+  int64_t prefix_waits = 0;  // requests that waited for another to compute a shared prefix
+  int overtakes_max = 0;     // most later equals admitted before a request so far
+};
+
+// A request with its sequences; readable until the Schedule() after it has finished.
+struct RequestState {
+  RequestId id;
+  Request request;
+  std::vector<SequenceId> sequences;  // [request.sequences()]
+  uint64_t arrival = 0;               // order of submission
+  int overtaken = 0;
+  bool finished = false;
+  bool cancelled = false;
+  std::unique_ptr<BeamSearch> beams;  // beam search only
+
+  // Scheduler's own, for the waiting queue.
+  bool admitted_before = false;
+  int cached_tokens = 0;  // last known cached prefix
+};
+
+class Scheduler {
+ public:
+  // kUsage where a combination cannot work, with needed and available sizes: among others a
+  // max_model_len that the KV memory does not hold (cache_options.max_lease_tokens and max_leases
+  // are set by the scheduler itself).
+  static Status Validate(const SchedulerOptions& options, const kv::KvCacheOptions& cache_options);
+  // Options must be valid.
+  Scheduler(SchedulerOptions options, kv::KvCacheOptions cache_options);
+
+  // Queues a request. kUsage: it cannot be served as asked (too long, n too large, ...), with limit
+  // and counts; kExhausted: the queue is full.
+  Result<RequestId> Submit(Request request);
+
+  // Ends the request's unfinished sequences with kCancelled. Unknown or finished ids are ignored.
+  void Cancel(RequestId request);
+
+  // Ends one sequence (the engine matched a stop string, or cannot go on: kError).
+  void Finish(SequenceId sequence, FinishReason reason);
+
+  // Drops requests that have finished and plans the next step. The plan is valid until the next
+  // call. An empty plan means that nothing is to be computed. Every plan that is not empty must be
+  // committed before the next Schedule.
+  const StepPlan& Schedule();
+
+  // The step planned last has been executed. `outputs`: one for every sequence of plan.samplers
+  // that has not been cancelled or finished meanwhile; others are ignored. Afterwards
+  // sequence(id).finish_reason says who ended.
+  void Commit(std::span<const SequenceOutput> outputs);
+
+  const StepPlan& plan() const { return plan_; }
+  bool idle() const;  // no request waits or runs
+
+  const Sequence& sequence(SequenceId id) const;
+  const RequestState& request(RequestId id) const;
+  // Requests that have finished since the last Schedule, in order.
+  std::span<const RequestId> finished() const { return finished_; }
+  std::span<const RequestId> waiting() const { return waiting_; }
+  // Sequences holding a lease.
+  std::span<const SequenceId> running() const { return running_; }
+
+  const SchedulerOptions& options() const { return options_; }
+  const kv::KvCache& cache() const { return cache_; }
+  SchedulerStats stats() const;
+
+  // Recounts queues, states and the cache from scratch; aborts on a difference.
+  void CheckInvariants() const;
+
+ private:
+  SchedulerOptions options_;
+  kv::KvCache cache_;
+  StepPlan plan_;
+  std::vector<RequestId> finished_;
+  std::vector<RequestId> waiting_;
+  std::vector<SequenceId> running_;
+};
+
+}  // namespace quire::sched

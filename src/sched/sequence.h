@@ -1,0 +1,57 @@
+// Sequence: one row of tokens under generation, and its hold on KV memory.
+//
+// Owned and written by the Scheduler alone; everybody else reads.
+//
+//     tokens  |<--- prompt_tokens --->|<-- output -->|
+//     KV      |<-- lease.committed() -->|  computed; the rest is still to compute
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv/kv_cache.h"
+#include "sched/request.h"
+
+namespace quire {
+// A request the scheduler knows. Ids are used again after a request was dropped.
+using RequestId = StrongId<struct RequestTag>;
+}  // namespace quire
+
+namespace quire::sched {
+
+enum class SequenceState {
+  kWaiting,   // for its first step, or to resume after a preemption
+  kUnforked,  // for its sibling 0 to compute the prompt they share
+  kRunning,   // holds a lease
+  kFinished,
+};
+
+struct Sequence {
+  SequenceId id;
+  RequestId request;
+  int index = 0;  // among the request's sequences; sampling depends on (seed, index, position)
+
+  std::vector<TokenId> tokens;
+  int prompt_tokens = 0;
+  kv::Lease lease;
+
+  SequenceState state = SequenceState::kWaiting;
+  std::optional<FinishReason> finish_reason;
+
+  int cached_tokens = 0;  // prompt tokens found in the cache when first admitted
+  int preemptions = 0;
+  int tokens_computed_max = 0;  // most tokens ever computed: below it work is recomputation
+  int prompt_logits_done = 0;   // prompt rows whose logits were delivered (prompt_logprobs)
+
+  int computed() const { return lease.held() ? lease.committed() : 0; }
+  int uncomputed() const { return static_cast<int>(tokens.size()) - computed(); }
+  int output_tokens() const { return static_cast<int>(tokens.size()) - prompt_tokens; }
+  std::span<const TokenId> output() const {
+    return std::span<const TokenId>(tokens).subspan(prompt_tokens);
+  }
+};
+
+}  // namespace quire::sched
