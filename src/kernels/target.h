@@ -8,7 +8,12 @@
 #define QUIRE_PRAGMA_(text) _Pragma(#text)
 
 #if defined(__x86_64__)
+// g++ 12 takes the deliberately undefined registers of its own AVX-512 header for mistakes.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 #define QUIRE_HAVE_X86 1
 #if defined(__clang__)
 #define QUIRE_TARGET_BEGIN_(features) \
