@@ -1,5 +1,5 @@
-// The kernels of one instruction set, chosen once at start. Everything above calls through it; tests
-// call two tables and compare.
+// The kernels of one instruction set, chosen once at start. Everything above calls through it;
+// tests call two tables and compare.
 #pragma once
 
 #include <string_view>

@@ -39,8 +39,8 @@ struct RopeConfig {
   double beta_slow = 1.0;
   double attention_factor = 0.0;
 
-  // Divisors per pair [dims/2], where the file brings its own: longrope (2402.13753) has one set for
-  // contexts up to original_context and one for longer ones; GGUF stores llama3's as "short" only.
+  // Divisors per pair [dims/2], where the file brings its own: longrope (2402.13753) has one set
+  // for contexts up to original_context and one for longer ones; GGUF stores llama3's as "short".
   std::vector<float> short_factors;
   std::vector<float> long_factors;
 };

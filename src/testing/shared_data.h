@@ -20,9 +20,9 @@ inline std::optional<std::string> SharedData(const std::string& name) {
 }  // namespace quire::testing
 
 // Declares `path` or skips the test, naming what is missing.
-#define QUIRE_SHARED_DATA_OR_SKIP(path, name)                                              \
-  auto path##_found = ::quire::testing::SharedData(name);                                  \
-  if (!path##_found) {                                                                     \
+#define QUIRE_SHARED_DATA_OR_SKIP(path, name)                                               \
+  auto path##_found = ::quire::testing::SharedData(name);                                   \
+  if (!path##_found) {                                                                      \
     GTEST_SKIP() << "test data " << (name) << " is absent; set QUIRE_SHARED to its folder"; \
-  }                                                                                        \
+  }                                                                                         \
   const std::string path = *path##_found
