@@ -78,7 +78,12 @@ struct SimdNeon {
     even = pair.val[0];
     odd = pair.val[1];
   }
-  static void StorePairs(float* p, F even, F odd) { vst2q_f32(p, float32x4x2_t{{even, odd}}); }
+  static void StorePairs(float* p, F even, F odd) {
+    float32x4x2_t pair;
+    pair.val[0] = even;
+    pair.val[1] = odd;
+    vst2q_f32(p, pair);
+  }
 
   static F LoadF16(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
   static void StoreF16(uint16_t* p, F a) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a))); }

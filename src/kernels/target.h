@@ -11,7 +11,9 @@
 // g++ 12 takes the deliberately undefined registers of its own AVX-512 header for mistakes.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 #define QUIRE_HAVE_X86 1

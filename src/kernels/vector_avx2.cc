@@ -12,7 +12,7 @@ QUIRE_TARGET_BEGIN_AVX2
 QUIRE_TARGET_END
 
 namespace quire::kernels {
-const VectorKernels kVectorAvx2 = MakeVectorKernels<SimdAvx2>();
+constinit const VectorKernels kVectorAvx2 = MakeVectorKernels<SimdAvx2>();
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_X86

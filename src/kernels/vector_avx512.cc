@@ -12,7 +12,7 @@ QUIRE_TARGET_BEGIN_AVX512
 QUIRE_TARGET_END
 
 namespace quire::kernels {
-const VectorKernels kVectorAvx512 = MakeVectorKernels<SimdAvx512>();
+constinit const VectorKernels kVectorAvx512 = MakeVectorKernels<SimdAvx512>();
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_X86

@@ -11,7 +11,7 @@
 #include "kernels/vector_kernels_body.h"
 
 namespace quire::kernels {
-const VectorKernels kVectorNeon = MakeVectorKernels<SimdNeon>();
+constinit const VectorKernels kVectorNeon = MakeVectorKernels<SimdNeon>();
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_NEON

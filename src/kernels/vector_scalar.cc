@@ -11,7 +11,7 @@
 
 namespace quire::kernels {
 
-const VectorKernels kVectorScalar = MakeVectorKernels<SimdScalar>();
+constinit const VectorKernels kVectorScalar = MakeVectorKernels<SimdScalar>();
 
 const VectorKernels* VectorKernelsFor(Isa isa) {
   switch (isa) {
