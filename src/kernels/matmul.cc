@@ -82,6 +82,7 @@ const ActivationBlock* PackedActivations::blocks() const {
 
 void Matmul(const KernelTable& kernels, const PackedActivations& x, std::span<const MatmulJob> jobs,
             base::ThreadTeam& team) {
+  if (x.tokens() == 0) return;
   int64_t panels = 0;
   size_t bytes = 0;
   for (const MatmulJob& job : jobs) {
@@ -89,7 +90,7 @@ void Matmul(const KernelTable& kernels, const PackedActivations& x, std::span<co
     panels += job.weights->panels();
     bytes += job.weights->bytes();
   }
-  if (panels == 0 || x.tokens() == 0) return;
+  if (panels == 0) return;
   const int64_t panel_bytes = std::max<int64_t>(1, static_cast<int64_t>(bytes) / panels);
   const int64_t grain = std::clamp<int64_t>(panels / (team.size() * kChunksPerThread), 1,
                                             std::max<int64_t>(1, kChunkBytes / panel_bytes));

@@ -11,6 +11,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_kernels.h"
 #include "kernels/packed_matrix.h"
+#include "kernels/target.h"
 #include "tensor/view.h"
 
 namespace quire::kernels {
@@ -58,6 +59,18 @@ inline std::vector<std::byte> RandomRows(DType type, int64_t rows, int64_t cols,
   return bytes;
 }
 
+// Sets every byte but the f16 scales.
+inline void FillCodes(DType type, std::byte fill, std::vector<std::byte>& bytes) {
+  size_t at = 0;
+  while (at < bytes.size()) {
+    for (const BlockField& field : BlockFields(type)) {
+      for (int i = 0; i < field.bytes; ++i, ++at) {
+        if (field.unit != 2) bytes[at] = fill;
+      }
+    }
+  }
+}
+
 inline PackedMatrix RandomMatrix(DType type, int64_t rows, int64_t cols, uint64_t seed) {
   const std::vector<std::byte> bytes = RandomRows(type, rows, cols, seed);
   PackedMatrix matrix(type, rows, cols);
@@ -70,6 +83,19 @@ inline std::vector<float> RandomFloats(int64_t count, uint64_t seed) {
   std::vector<float> values(static_cast<size_t>(count));
   for (float& value : values) value = RandomValue(rng, 2);
   return values;
+}
+
+// The matmul tables that this machine can run, the scalar twin first.
+inline std::vector<KernelTable> MatmulTestTables() {
+  std::vector<KernelTable> tables;
+  tables.push_back({Isa::kScalar, "scalar", true, &kScalarMatmul, nullptr, nullptr});
+#ifdef QUIRE_HAVE_X86
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c")) {
+    tables.push_back({Isa::kAvx2, "avx2", true, &kAvx2Matmul, nullptr, nullptr});
+  }
+#endif
+  return tables;
 }
 
 }  // namespace quire::kernels

@@ -1,0 +1,228 @@
+// AVX2 tile kernels: 16 rows of weights times up to kT tokens, one chunk of columns at a time.
+// Included by matmul_avx2.cc alone, inside its target region.
+#pragma once
+
+#ifndef QUIRE_MATMUL_AVX2_REGION
+#error "only matmul_avx2.cc includes this header"
+#endif
+
+namespace quire::kernels::avx2 {
+
+// The part of a panel's outputs that a tile works on.
+struct Tile {
+  const ActivationBlock* x;  // token 0 of the tile, first block of the chunk
+  int64_t x_stride;          // blocks from token to token
+  int64_t blocks;            // of 32 columns in the chunk
+  float* y;                  // [kT][16 rows]: continued sums
+};
+
+// Weights as a tile kernel reads them. Q8_0 has its codes where the file's layout put them, so a
+// source knows the distance between the codes of two blocks.
+struct CodeSource {
+  const std::byte* codes;
+  int64_t codes_stride;  // bytes from block to block of 32 columns
+  const float* scales;   // [sub-block][16]
+  const float* mins;     // [sub-block][16]
+  const int32_t* negatives;
+};
+
+inline __m256i BroadcastGroup(const int8_t* codes) {
+  int32_t four = 0;
+  std::memcpy(&four, codes, 4);
+  return _mm256_set1_epi32(four);
+}
+
+// y += (scale * activation scale) * isum, for both halves of the rows.
+inline void AddScaled(float* y, __m256i low, __m256i high, FloatLanes scales, float x_scale) {
+  const __m256 xs = _mm256_set1_ps(x_scale);
+  FloatLanes sum = LoadFloats(y);
+  sum.low = _mm256_fmadd_ps(_mm256_mul_ps(scales.low, xs), _mm256_cvtepi32_ps(low), sum.low);
+  sum.high = _mm256_fmadd_ps(_mm256_mul_ps(scales.high, xs), _mm256_cvtepi32_ps(high), sum.high);
+  StoreFloats(y, sum);
+}
+
+// As above with isum - offset * xsum in place of isum; all three are exact in f32.
+template <int kOffset>
+inline void AddOffset(float* y, __m256i low, __m256i high, FloatLanes scales, float x_scale,
+                      float x_sum) {
+  const __m256 xs = _mm256_set1_ps(x_scale);
+  const __m256 shift = _mm256_set1_ps(x_sum * static_cast<float>(kOffset));
+  FloatLanes sum = LoadFloats(y);
+  const __m256 dot_low = _mm256_sub_ps(_mm256_cvtepi32_ps(low), shift);
+  const __m256 dot_high = _mm256_sub_ps(_mm256_cvtepi32_ps(high), shift);
+  sum.low = _mm256_fmadd_ps(_mm256_mul_ps(scales.low, xs), dot_low, sum.low);
+  sum.high = _mm256_fmadd_ps(_mm256_mul_ps(scales.high, xs), dot_high, sum.high);
+  StoreFloats(y, sum);
+}
+
+inline void AddMin(float* y, FloatLanes mins, float x_scale, float x_sum) {
+  const __m256 weight = _mm256_set1_ps(x_scale * x_sum);
+  FloatLanes sum = LoadFloats(y);
+  sum.low = _mm256_fmadd_ps(mins.low, weight, sum.low);
+  sum.high = _mm256_fmadd_ps(mins.high, weight, sum.high);
+  StoreFloats(y, sum);
+}
+
+// Signed codes. vpmaddubsw wants one unsigned side: |w| * (w < 0 ? ~x : x) differs from w * x by
+// |w| wherever w is negative, and the sum of those is known per row and block (`negatives`). A pair
+// of products is at most 2 * 128 * 128 = 32768 in magnitude, negative, so nothing saturates.
+template <int kT>
+inline void MultiplySigned(const CodeSource& w, const Tile& tile) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  const __m256i zero = _mm256_setzero_si256();
+  for (int64_t b = 0; b < tile.blocks; ++b) {
+    const Lanes negatives = LoadLanes(w.negatives + b * kPanelRows);
+    __m256i low[kT];
+    __m256i high[kT];
+#pragma GCC unroll 8
+    for (int t = 0; t < kT; ++t) {
+      low[t] = negatives.low;
+      high[t] = negatives.high;
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; ++g) {
+      const Lanes codes = LoadLanes(w.codes + b * w.codes_stride + g * kGroupBytes);
+      const __m256i abs_low = _mm256_abs_epi8(codes.low);
+      const __m256i abs_high = _mm256_abs_epi8(codes.high);
+      const __m256i flip_low = _mm256_cmpgt_epi8(zero, codes.low);
+      const __m256i flip_high = _mm256_cmpgt_epi8(zero, codes.high);
+#pragma GCC unroll 8
+      for (int t = 0; t < kT; ++t) {
+        const __m256i x = BroadcastGroup(tile.x[t * tile.x_stride + b].codes + 4 * g);
+        const __m256i a = _mm256_maddubs_epi16(abs_low, _mm256_xor_si256(x, flip_low));
+        const __m256i c = _mm256_maddubs_epi16(abs_high, _mm256_xor_si256(x, flip_high));
+        low[t] = _mm256_add_epi32(low[t], _mm256_madd_epi16(a, ones));
+        high[t] = _mm256_add_epi32(high[t], _mm256_madd_epi16(c, ones));
+      }
+    }
+    const FloatLanes scales = LoadFloats(w.scales + b * kPanelRows);
+#pragma GCC unroll 8
+    for (int t = 0; t < kT; ++t) {
+      AddScaled(tile.y + t * kPanelRows, low[t], high[t], scales,
+                tile.x[t * tile.x_stride + b].scale);
+    }
+  }
+}
+
+// Groups of four columns whose products add up in 16 bits without overflow:
+// depth * 2 * max_code * 127 <= 32767.
+constexpr int Depth(int max_code) {
+  int depth = 8;
+  while (depth * 2 * max_code * 127 > 32767) depth /= 2;
+  return depth;
+}
+
+// Unsigned codes of one sub-block: integer sums for kT tokens.
+template <int kT, int kGroups, int kDepth>
+inline void DotUnsigned(const std::byte* codes, const int8_t* x, int64_t x_bytes, __m256i* low,
+                        __m256i* high) {
+  const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 4
+  for (int first = 0; first < kGroups; first += kDepth) {
+    __m256i sum_low[kT];
+    __m256i sum_high[kT];
+#pragma GCC unroll 8
+    for (int g = first; g < first + kDepth; ++g) {
+      const Lanes w = LoadLanes(codes + g * kGroupBytes);
+#pragma GCC unroll 8
+      for (int t = 0; t < kT; ++t) {
+        const __m256i group = BroadcastGroup(x + t * x_bytes + 4 * g);
+        const __m256i a = _mm256_maddubs_epi16(w.low, group);
+        const __m256i c = _mm256_maddubs_epi16(w.high, group);
+        sum_low[t] = g == first ? a : _mm256_add_epi16(sum_low[t], a);
+        sum_high[t] = g == first ? c : _mm256_add_epi16(sum_high[t], c);
+      }
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < kT; ++t) {
+      const __m256i a = _mm256_madd_epi16(sum_low[t], ones);
+      const __m256i c = _mm256_madd_epi16(sum_high[t], ones);
+      low[t] = first == 0 ? a : _mm256_add_epi32(low[t], a);
+      high[t] = first == 0 ? c : _mm256_add_epi32(high[t], c);
+    }
+  }
+}
+
+template <DType kType, int kT>
+inline void MultiplyUnsigned(const CodeSource& w, const Tile& tile) {
+  constexpr QuantTraits kTraits = QuantTraitsOf(kType);
+  constexpr int kGroups = kTraits.sub_block / 4;
+  constexpr int kDepth = std::min(kGroups, Depth(kTraits.max_code));
+  constexpr int kHalves = kActivationBlock / kTraits.sub_block;
+  const auto x_bytes = static_cast<int64_t>(tile.x_stride * sizeof(ActivationBlock));
+  for (int64_t b = 0; b < tile.blocks; ++b) {
+#pragma GCC unroll 2
+    for (int half = 0; half < kHalves; ++half) {
+      const int64_t sub = b * kHalves + half;
+      __m256i low[kT];
+      __m256i high[kT];
+      DotUnsigned<kT, kGroups, kDepth>(w.codes + sub * kGroups * kGroupBytes,
+                                       tile.x[b].codes + half * 16, x_bytes, low, high);
+      const FloatLanes scales = LoadFloats(w.scales + sub * kPanelRows);
+#pragma GCC unroll 8
+      for (int t = 0; t < kT; ++t) {
+        const ActivationBlock& x = tile.x[t * tile.x_stride + b];
+        const float x_sum = kHalves == 1 ? x.sum : x.half_sum[half];
+        float* y = tile.y + t * kPanelRows;
+        if constexpr (kTraits.offset != 0) {
+          AddOffset<kTraits.offset>(y, low[t], high[t], scales, x.scale, x_sum);
+        } else {
+          AddScaled(y, low[t], high[t], scales, x.scale);
+          AddMin(y, LoadFloats(w.mins + sub * kPanelRows), x.scale, x_sum);
+        }
+      }
+    }
+  }
+}
+
+template <DType kType, int kT>
+inline void MultiplyTile(const CodeSource& w, const Tile& tile) {
+  if constexpr (QuantTraitsOf(kType).codes == CodeKind::kSigned) {
+    MultiplySigned<kT>(w, tile);
+  } else {
+    MultiplyUnsigned<kType, kT>(w, tile);
+  }
+}
+
+// Float weights: 16 rows times kT tokens over `columns` columns; w is [columns][16] of kType.
+template <DType kType>
+inline FloatLanes LoadWeights(const std::byte* w, int64_t k) {
+  if constexpr (kType == DType::kF32) {
+    return LoadFloats(reinterpret_cast<const float*>(w) + k * kPanelRows);
+  } else if constexpr (kType == DType::kF16) {
+    return LoadHalves(w + k * 2 * kPanelRows);
+  } else {
+    const auto* words = reinterpret_cast<const __m128i*>(w + k * 2 * kPanelRows);
+    auto widen = [](__m128i v) {
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
+    };
+    return {widen(_mm_loadu_si128(words)), widen(_mm_loadu_si128(words + 1))};
+  }
+}
+
+struct FloatTile {
+  const float* x;  // token 0 of the tile, first column of the chunk
+  int64_t x_stride;
+  int64_t columns;
+  float* y;  // [kT][16]
+};
+
+template <DType kType, int kT>
+inline void MultiplyFloats(const std::byte* w, const FloatTile& tile) {
+  FloatLanes sums[kT];
+#pragma GCC unroll 8
+  for (int t = 0; t < kT; ++t) sums[t] = LoadFloats(tile.y + t * kPanelRows);
+  for (int64_t k = 0; k < tile.columns; ++k) {
+    const FloatLanes weights = LoadWeights<kType>(w, k);
+#pragma GCC unroll 8
+    for (int t = 0; t < kT; ++t) {
+      const __m256 x = _mm256_broadcast_ss(tile.x + t * tile.x_stride + k);
+      sums[t].low = _mm256_fmadd_ps(weights.low, x, sums[t].low);
+      sums[t].high = _mm256_fmadd_ps(weights.high, x, sums[t].high);
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kT; ++t) StoreFloats(tile.y + t * kPanelRows, sums[t]);
+}
+
+}  // namespace quire::kernels::avx2
