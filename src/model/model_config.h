@@ -34,9 +34,12 @@ struct RopeConfig {
   double low_freq_factor = 1.0;
   double high_freq_factor = 4.0;
 
-  // yarn (2309.00071); attention_factor 0: derived from `factor`.
+  // yarn (2309.00071).
   double beta_fast = 32.0;
   double beta_slow = 1.0;
+
+  // yarn and longrope: multiplies the rotated Q and K; readers of files always set it. 0: yarn's own
+  // 1 + 0.1 ln(factor).
   double attention_factor = 0.0;
 
   // Divisors per pair [dims/2], where the file brings its own: longrope (2402.13753) has one set
