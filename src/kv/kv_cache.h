@@ -35,6 +35,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "kv/block_pool.h"
@@ -94,8 +95,8 @@ struct KvStats {
   int64_t tokens_leased = 0;  // token slots in leased frames, per group
   int64_t tokens_wasted = 0;  // of these, slots that hold no token
   int64_t waste_bytes = 0;    // tokens_wasted in bytes of the frame
-  int64_t blocks_published = 0;
-  int64_t blocks_merged = 0;  // computed twice and found equal: one copy was given back
+  int64_t frames_published = 0;
+  int64_t frames_merged = 0;  // computed twice and found equal: one copy was given back
   int64_t frames_evicted = 0;
   int64_t frames_left_window = 0;
   int64_t forks = 0;
@@ -152,10 +153,10 @@ class KvCache {
   // Frames that can be had: free + cached.
   int frames_available() const { return pool_.frames_free() + pool_.frames_cached(); }
   // The most frames a lone sequence of `length` tokens holds at once when it is computed in steps
-  // of `step_tokens`: the frames a request needs to be possible at all.
-  int FramesForSequence(int length, int step_tokens) const;
-  // The longest sequence for which FramesForSequence fits the pool.
-  int MaxSequenceTokens(int step_tokens) const;
+  // of `step_tokens`: what it needs to be possible at all.
+  static int FramesForSequence(const KvCacheOptions& options, int length, int step_tokens);
+  // The longest sequence (<= max_lease_tokens) for which that fits the pool.
+  static int MaxSequenceTokens(const KvCacheOptions& options, int step_tokens);
 
   // A lease on the match plus room for `length` tokens in all (length > match.tokens). nullopt, and
   // nothing changed, when frames or lease slots do not suffice.
@@ -165,6 +166,10 @@ class KvCache {
   // shared gets a copy. False, and nothing changed, when frames do not suffice. To be called before
   // every step that writes.
   [[nodiscard]] bool Extend(Lease& lease, int length);
+  // Frames still to be taken to compute `length` tokens in all, in steps of `step_tokens`: what an
+  // admission promises. The match's own frames count where nobody holds them now.
+  int FramesToFinish(const PrefixMatch& match, int length, int step_tokens) const;
+  int FramesToFinish(const Lease& lease, int length, int step_tokens) const;
   // Frames Extend would take.
   int FramesToExtend(const Lease& lease, int length) const;
 
@@ -186,6 +191,8 @@ class KvCache {
 
   // Frames that would become free or cached if the lease were released now.
   int FramesFreedByRelease(const Lease& lease) const;
+  // Whether a frame would become free or cached if all of them were released.
+  bool FreesTogether(std::span<const Lease* const> leases) const;
   // Whether both leases list the frame that holds `lease`'s partly filled tail.
   bool SharesTail(const Lease& lease, const Lease& other) const;
 
@@ -226,26 +233,29 @@ class KvCache {
     return (tokens + options_.block_tokens - 1) / options_.block_tokens;
   }
   int FirstBlockInWindow(int group, int position) const;
-  int BlocksInWindow(int group, int length) const;
-  bool HasFullGroup() const { return has_full_group_; }
+  bool HitIsCached(BlockId tip, int full_blocks) const;
+  int CachedFramesOfHit(const PrefixMatch& match) const;
+  void ForEachFrameOfHit(const PrefixMatch& match,
+                         base::FunctionRef<void(int group, int block, FrameId)> visit) const;
 
   FrameId TakeFrame(int group);
   void EvictOne();
-  void FreeFrame(FrameId frame);
-  std::optional<FrameId> EvictedAfter(FrameId frame) const;
   void AddCopy(const PendingCopy& copy);
   bool NeedsCopyOnWrite(const LeaseState& state, int group) const;
   int FramesToExtend(const LeaseState& state, int length) const;
   void Grow(LeaseState& state, int length);
-  void CopyTailOnWrite(LeaseState& state);
   void TakeHit(LeaseState& state, const PrefixMatch& match);
-  int CachedFramesOfHit(const PrefixMatch& match) const;
-  void PublishBlock(LeaseState& state, std::span<const TokenId> block_tokens);
+  void SetTip(LeaseState& state, std::optional<BlockId> tip);
+  void PublishBlock(LeaseState& state, std::span<const TokenId> tokens);
+  void ShareFrames(LeaseState& state, BlockId block);
   void LeaveWindows(LeaseState& state);
   int AcquireSlot();
   void ReleaseSlot(int slot);
-  void CheckLease(const LeaseState& state, std::vector<int>& references) const;
-  void CheckPublishedFrames() const;
+
+  void CheckLease(const LeaseState& state, std::vector<int>& references,
+                  std::vector<int>& block_pins) const;
+  void CheckFrames(std::span<const int> references, std::span<const int> pins) const;
+  void CheckBlocks(std::span<const int> block_pins) const;
   void CheckEvictionOrder() const;
 
   KvCacheOptions options_;
@@ -255,6 +265,7 @@ class KvCache {
   std::vector<LeaseState> leases_;  // [max_leases]
   std::vector<int> free_slots_;
   int leases_held_ = 0;
+  mutable std::vector<int> counts_scratch_;  // [frames], all zero between calls
   std::vector<PendingCopy> copies_;
   KvStats counters_;
 };

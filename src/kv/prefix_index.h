@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/ids.h"
 #include "base/index_list.h"
 
@@ -56,10 +57,11 @@ class PrefixIndex {
 
   // The child of `parent` with exactly these block_tokens tokens.
   std::optional<BlockId> Find(BlockId parent, std::span<const TokenId> tokens) const;
-  // The child sharing the most leading tokens with `tokens` (at least one), among the
-  // kPartialCandidates newest children: a prompt's neighbours are many, and a bounded search is
-  // fair.
-  std::optional<Partial> FindPartial(BlockId parent, std::span<const TokenId> tokens) const;
+  // The child sharing the most leading tokens with `tokens` (at least one) that `usable` accepts,
+  // among the kPartialCandidates newest children: a prompt's neighbours may be many, the search is
+  // bounded.
+  std::optional<Partial> FindPartial(BlockId parent, std::span<const TokenId> tokens,
+                                     base::FunctionRef<bool(Partial)> usable) const;
   static constexpr int kPartialCandidates = 64;
 
   // A new child, without frames. nullopt when the index is full. It vanishes unless it gets a frame
@@ -78,11 +80,12 @@ class PrefixIndex {
   int depth(BlockId block) const { return At(block).depth; }  // roots: 0
   std::span<const TokenId> tokens(BlockId block) const;
   int blocks() const { return used_; }  // roots included
+  int capacity() const { return options_.blocks; }
   // Grows whenever the answer of a lookup may have changed.
   uint64_t version() const { return version_; }
 
   // Calls visit(block) for every block, roots included.
-  void ForEach(const std::function<void(BlockId)>& visit) const;
+  void ForEach(base::FunctionRef<void(BlockId)> visit) const;
   int pins(BlockId block) const { return At(block).pins; }
 
   // Recounts children, frames and hash chains; aborts on a difference.

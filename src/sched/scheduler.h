@@ -61,6 +61,7 @@ struct SchedulerOptions {
 struct SchedulerStats {
   int requests_waiting = 0;
   int requests_running = 0;
+  int sequences_waiting = 0;  // never admitted, preempted
   int sequences_running = 0;
   int64_t requests_submitted = 0;
   int64_t requests_refused = 0;
@@ -88,11 +89,18 @@ struct RequestState {
   int overtaken = 0;
   bool finished = false;
   bool cancelled = false;
-  std::unique_ptr<BeamSearch> beams;  // beam search only
+
+  std::unique_ptr<BeamSearch> beams;       // beam search only; its hypotheses are the result
+  std::vector<SequenceId> beam_sequences;  // the running beams, in BeamSearch's order
 
   // Scheduler's own, for the waiting queue.
   bool admitted_before = false;
   int cached_tokens = 0;  // last known cached prefix
+  // The request computing a prefix this one waits for, and that prefix's length.
+  std::optional<SequenceId> prefix_from;
+  uint64_t prefix_from_arrival = 0;
+  int prefix_tokens = 0;
+  bool waited_for_prefix = false;
 };
 
 class Scheduler {
@@ -131,7 +139,8 @@ class Scheduler {
   const RequestState& request(RequestId id) const;
   // Requests that have finished since the last Schedule, in order.
   std::span<const RequestId> finished() const { return finished_; }
-  std::span<const RequestId> waiting() const { return waiting_; }
+  // Sequences that wait for admission: one per new request, and each preempted one.
+  std::span<const SequenceId> waiting() const { return waiting_; }
   // Sequences holding a lease.
   std::span<const SequenceId> running() const { return running_; }
 
@@ -143,12 +152,101 @@ class Scheduler {
   void CheckInvariants() const;
 
  private:
+  // A place in the order of admission; smaller goes first.
+  enum Urgency { kResuming, kOvertaken, kPatient };
+  struct Candidate {
+    int priority = 0;
+    int urgency = kPatient;
+    int cached_tokens = 0;
+    uint64_t arrival = 0;
+    int index = 0;
+    SequenceId sequence;
+  };
+  static bool GoesLater(const Candidate& a, const Candidate& b);
+
+  Sequence& At(SequenceId id) { return *sequences_[id.value]; }
+  RequestState& At(RequestId id) { return *requests_[id.value]; }
+  RequestState& RequestOf(const Sequence& sequence) { return At(sequence.request); }
+  const RequestState& RequestOf(const Sequence& sequence) const {
+    return *requests_[sequence.request.value];
+  }
+  kv::CacheKey KeyOf(const Request& request) const { return {request.cache_salt, request.adapter}; }
+  int MaxTokensOf(const Request& request) const;
+  int SeatsOf(const Sequence& sequence) const;
+  bool RanksBefore(SequenceId a, SequenceId b) const;
+
+  // scheduler.cc
+  Status CheckRequest(const Request& request) const;
+  SequenceId NewSequence(const RequestState& request, int index);
+  void DropFinished();
+  void EndSequence(Sequence& sequence, FinishReason reason);
+  void HandOver(Sequence& sequence);
+  void EndRequestIfDone(RequestState& request);
+  void InsertRunning(SequenceId id);
+
+  // scheduler_plan.cc
+  void PlanRunning();
+  void PlanRun(Sequence& sequence);
+  bool MakeRoom(const Sequence& sequence, int length);
+  bool PreemptFor(const Sequence& sequence);
+  void Preempt(size_t place);
+  std::span<const kv::Lease* const> LeasesBehind(size_t place);
+  int LargestExtension(const Sequence& sequence, int tokens) const;
+  void AddRun(Sequence& sequence, int tokens);
+
+  // admission.cc
+  void Admit();
+  void BuildOrder();
+  void RefreshCachedTokens();
+  Candidate CandidateOf(const Sequence& sequence) const;
+  bool AwaitsPrefix(Sequence& sequence);
+  kv::PrefixMatch MatchOf(const Sequence& sequence) const;
+  bool TryAdmit(Sequence& sequence);
+  std::optional<kv::Lease> ReserveFirstChunk(const Sequence& sequence, kv::PrefixMatch& match);
+  int FramesPromised() const;
+  bool ReleaseIdleBeam();
+  void Admitted(Sequence& sequence, const kv::PrefixMatch& match);
+  void CountOvertakes(const RequestState& admitted);
+
+  // scheduler_commit.cc
+  void CommitRuns();
+  void ForkSiblings(const ScheduledSequence& run);
+  void ApplyOutput(const SequenceOutput& output);
+  void AppendTokens(Sequence& sequence, std::span<const TokenId> tokens);
+  void EndAll(RequestState& request, FinishReason reason);
+  void AdvanceBeams(RequestState& request);
+  void PlaceSurvivors(RequestState& request, std::span<const BeamSearch::Survivor> survivors);
+  void ForkBeam(const Sequence& parent, Sequence& beam);
+  int SeatsTaken() const;
+  void ReleaseEnded();
+
   SchedulerOptions options_;
   kv::KvCache cache_;
-  StepPlan plan_;
+  std::vector<std::unique_ptr<RequestState>> requests_;  // by id; null: unused
+  std::vector<std::unique_ptr<Sequence>> sequences_;     // by id; null: unused
+  std::vector<RequestId> free_request_ids_;
+  std::vector<SequenceId> free_sequence_ids_;
+
+  std::vector<SequenceId> waiting_;  // by arrival of their becoming so
+  std::vector<SequenceId> running_;  // by priority, then arrival, then index
   std::vector<RequestId> finished_;
-  std::vector<RequestId> waiting_;
-  std::vector<SequenceId> running_;
+  int requests_waiting_new_ = 0;  // never admitted
+  uint64_t arrivals_ = 0;
+
+  StepPlan plan_;
+  bool in_step_ = false;  // a plan has been handed out and not committed
+  int prefill_budget_ = 0;
+  int seats_taken_ = 0;           // running sequences and the siblings that will fork from them
+  bool short_of_memory_ = false;  // this step preempted or stalled
+  std::vector<ScheduledSequence> prefill_runs_;
+  std::vector<SequenceId> prefilling_;
+  std::vector<Candidate> order_;
+  size_t planning_place_ = 0;  // in running_, while running sequences are planned
+  std::vector<SequenceId> ended_in_step_;
+  std::vector<const kv::Lease*> leases_scratch_;
+  std::vector<BeamSearch::Beam> beams_scratch_;
+  size_t refresh_next_ = 0;
+  SchedulerStats counters_;
 };
 
 }  // namespace quire::sched

@@ -6,6 +6,7 @@
 //     KV      |<-- lease.committed() -->|  computed; the rest is still to compute
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 #include "base/ids.h"
 #include "kv/kv_cache.h"
 #include "sched/request.h"
+#include "sched/step_plan.h"
 
 namespace quire {
 // A request the scheduler knows. Ids are used again after a request was dropped.
@@ -34,7 +36,7 @@ struct Sequence {
   RequestId request;
   int index = 0;  // among the request's sequences; sampling depends on (seed, index, position)
 
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;  // empty while unforked
   int prompt_tokens = 0;
   kv::Lease lease;
 
@@ -45,12 +47,17 @@ struct Sequence {
   int preemptions = 0;
   int tokens_computed_max = 0;  // most tokens ever computed: below it work is recomputation
   int prompt_logits_done = 0;   // prompt rows whose logits were delivered (prompt_logprobs)
+  // Beam search: this beam's continuations, kept until all beams of the request have theirs.
+  std::vector<TokenLogprob> candidates;
 
+  bool awaits_siblings() const { return !candidates.empty(); }
   int computed() const { return lease.held() ? lease.committed() : 0; }
   int uncomputed() const { return static_cast<int>(tokens.size()) - computed(); }
-  int output_tokens() const { return static_cast<int>(tokens.size()) - prompt_tokens; }
+  int output_tokens() const {
+    return std::max(0, static_cast<int>(tokens.size()) - prompt_tokens);
+  }
   std::span<const TokenId> output() const {
-    return std::span<const TokenId>(tokens).subspan(prompt_tokens);
+    return std::span<const TokenId>(tokens).last(output_tokens());
   }
 };
 

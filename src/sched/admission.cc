@@ -1,0 +1,232 @@
+// Scheduler::Schedule: who of those that wait gets memory and a seat.
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+#include "sched/scheduler.h"
+
+namespace quire::sched {
+namespace {
+
+// Tokens of waiting prompts looked up anew per step: bounds the time of a step with a long queue.
+constexpr int kRefreshTokens = 16384;
+// With others running, 1/kHeadroomShare of the memory is left for them to grow into.
+constexpr int kHeadroomShare = 100;
+
+int CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  return static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+}  // namespace
+
+bool Scheduler::GoesLater(const Candidate& a, const Candidate& b) {
+  const auto order = [](const Candidate& c) {
+    // Among preempted and overtaken ones arrival alone decides.
+    return std::tuple(c.priority, c.urgency, c.urgency == kPatient ? -c.cached_tokens : 0,
+                      c.arrival, c.index);
+  };
+  return order(a) > order(b);
+}
+
+Scheduler::Candidate Scheduler::CandidateOf(const Sequence& sequence) const {
+  const RequestState& request = RequestOf(sequence);
+  int urgency = kPatient;
+  if (request.overtaken >= options_.max_overtakes) urgency = kOvertaken;
+  if (request.admitted_before) urgency = kResuming;
+  return {.priority = request.request.priority,
+          .urgency = urgency,
+          .cached_tokens = request.cached_tokens,
+          .arrival = request.arrival,
+          .index = sequence.index,
+          .sequence = sequence.id};
+}
+
+kv::PrefixMatch Scheduler::MatchOf(const Sequence& sequence) const {
+  const Request& request = RequestOf(sequence).request;
+  std::span<const TokenId> tokens = sequence.tokens;
+  if (request.sampling.prompt_logprobs >= 0 &&
+      sequence.prompt_logits_done < sequence.prompt_tokens - 1) {
+    // Rows whose logits are still owed must be computed, not found.
+    tokens = tokens.first(sequence.prompt_logits_done + 1);
+  }
+  return cache_.Match(tokens, KeyOf(request));
+}
+
+void Scheduler::BuildOrder() {
+  order_.clear();
+  for (SequenceId id : waiting_) order_.push_back(CandidateOf(At(id)));
+  std::ranges::make_heap(order_, GoesLater);
+}
+
+void Scheduler::RefreshCachedTokens() {
+  int budget = kRefreshTokens;
+  for (size_t seen = 0; seen < waiting_.size() && budget > 0; ++seen) {
+    if (refresh_next_ >= waiting_.size()) refresh_next_ = 0;
+    const Sequence& sequence = At(waiting_[refresh_next_++]);
+    budget -= static_cast<int>(sequence.tokens.size());
+    At(sequence.request).cached_tokens = MatchOf(sequence).tokens;
+  }
+}
+
+void Scheduler::Admit() {
+  if (waiting_.empty() || prefill_budget_ == 0) return;
+  // Beams that have nothing to do until their siblings catch up must not keep those out.
+  while (plan_.empty() && seats_taken_ >= options_.max_num_seqs && ReleaseIdleBeam()) continue;
+  if (seats_taken_ >= options_.max_num_seqs) return;
+  RefreshCachedTokens();
+  BuildOrder();
+  while (!order_.empty() && prefill_budget_ > 0) {
+    std::ranges::pop_heap(order_, GoesLater);
+    Sequence& sequence = At(order_.back().sequence);
+    order_.pop_back();
+    if (sequence.awaits_siblings()) continue;
+    if (AwaitsPrefix(sequence)) continue;
+    if (seats_taken_ + SeatsOf(sequence) > options_.max_num_seqs) return;
+    if (!TryAdmit(sequence)) return;
+  }
+}
+
+// Whether a running request is computing more of this one's prefix than is cached.
+bool Scheduler::AwaitsPrefix(Sequence& sequence) {
+  RequestState& request = RequestOf(sequence);
+  if (cache_.options().prefix_caching == kv::PrefixCaching::kOff) return false;
+  if (request.overtaken >= options_.max_overtakes || request.admitted_before) return false;
+  if (request.request.sampling.prompt_logprobs >= 0) return false;
+  if (request.prefix_from) {
+    const auto& from = sequences_[request.prefix_from->value];
+    if (from && from->state == SequenceState::kRunning &&
+        RequestOf(*from).arrival == request.prefix_from_arrival &&
+        from->computed() < request.prefix_tokens) {
+      return true;
+    }
+    request.prefix_from.reset();
+    request.cached_tokens = MatchOf(sequence).tokens;
+  }
+  const int limit = static_cast<int>(sequence.tokens.size()) - 1;
+  for (SequenceId id : prefilling_) {
+    const Sequence& from = At(id);
+    const RequestState& other = RequestOf(from);
+    if (from.state != SequenceState::kRunning || other.request.adapter != request.request.adapter ||
+        other.request.cache_salt != request.request.cache_salt) {
+      continue;
+    }
+    int common = std::min(limit, CommonPrefix(sequence.tokens, from.tokens));
+    common -= common % cache_.block_tokens();
+    if (common <= std::max(request.cached_tokens, from.computed())) continue;
+    request.cached_tokens = MatchOf(sequence).tokens;
+    if (common <= request.cached_tokens) continue;
+    if (!request.waited_for_prefix) ++counters_.prefix_waits;
+    request.waited_for_prefix = true;
+    request.prefix_from = id;
+    request.prefix_from_arrival = other.arrival;
+    request.prefix_tokens = common;
+    return true;
+  }
+  return false;
+}
+
+// Frames that running prefills will still take: they were admitted on that promise.
+int Scheduler::FramesPromised() const {
+  int frames = 0;
+  for (SequenceId id : prefilling_) {
+    const Sequence& other = sequence(id);
+    if (!other.lease.held()) continue;
+    frames += cache_.FramesToFinish(other.lease, static_cast<int>(other.tokens.size()),
+                                    options_.max_num_batched_tokens);
+  }
+  return frames;
+}
+
+bool Scheduler::TryAdmit(Sequence& sequence) {
+  kv::PrefixMatch match = MatchOf(sequence);
+  const int length = static_cast<int>(sequence.tokens.size());
+  if (!running_.empty()) {
+    const int needed = cache_.FramesToFinish(match, length, options_.max_num_batched_tokens) +
+                       FramesPromised() + cache_.options().frames / kHeadroomShare;
+    while (needed > cache_.frames_available() && plan_.tokens() == 0 && ReleaseIdleBeam()) {
+      match = MatchOf(sequence);
+    }
+    if (needed > cache_.frames_available() && !running_.empty()) return false;
+  }
+  std::optional<kv::Lease> lease = ReserveFirstChunk(sequence, match);
+  QUIRE_CHECK(lease || !running_.empty());  // alone it always fits
+  if (!lease) return false;
+  sequence.lease = *std::move(lease);
+  Admitted(sequence, match);
+  return true;
+}
+
+// As much of the first chunk as fits. `match` loses its part to copy where that makes the
+// difference.
+std::optional<kv::Lease> Scheduler::ReserveFirstChunk(const Sequence& sequence,
+                                                      kv::PrefixMatch& match) {
+  for (;;) {
+    const int uncomputed = static_cast<int>(sequence.tokens.size()) - match.tokens;
+    int fits = 0;
+    int fails = std::min(uncomputed, prefill_budget_) + 1;
+    if (cache_.FramesToReserve(match, match.tokens + fails - 1) <= cache_.frames_available()) {
+      fits = fails - 1;
+    }
+    while (fits + 1 < fails) {
+      const int middle = fits + (fails - fits) / 2;
+      const int frames = cache_.FramesToReserve(match, match.tokens + middle);
+      (frames <= cache_.frames_available() ? fits : fails) = middle;
+    }
+    if (fits > 0) return cache_.Reserve(match, match.tokens + fits);
+    if (!match.partial_source) return std::nullopt;
+    match = cache_.FullBlocksOnly(match);
+  }
+}
+
+// Takes memory and seat of a running beam that waits for its siblings; it is computed again later.
+bool Scheduler::ReleaseIdleBeam() {
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!At(running_[i]).awaits_siblings()) continue;
+    seats_taken_ -= SeatsOf(At(running_[i]));
+    Preempt(i);
+    return true;
+  }
+  return false;
+}
+
+void Scheduler::Admitted(Sequence& sequence, const kv::PrefixMatch& match) {
+  RequestState& request = RequestOf(sequence);
+  const bool first = !request.admitted_before;
+  if (first) {
+    request.admitted_before = true;
+    --requests_waiting_new_;
+    sequence.cached_tokens = match.tokens;
+    counters_.prompt_tokens_queried += sequence.prompt_tokens;
+    counters_.prompt_tokens_hit += match.tokens;
+  }
+  std::erase(waiting_, sequence.id);
+  sequence.state = SequenceState::kRunning;
+  seats_taken_ += SeatsOf(sequence);
+  InsertRunning(sequence.id);
+  plan_.admitted.push_back(sequence.id);
+  const int tokens = sequence.lease.reserved() - sequence.lease.committed();
+  if (sequence.uncomputed() > 1) prefilling_.push_back(sequence.id);
+  // Room for the whole answer now: no later step allocates for it.
+  sequence.tokens.reserve(sequence.prompt_tokens + MaxTokensOf(request.request));
+  prefill_budget_ -= tokens;
+  AddRun(sequence, tokens);
+  if (first) CountOvertakes(request);
+}
+
+void Scheduler::CountOvertakes(const RequestState& admitted) {
+  bool reordered = false;
+  for (SequenceId id : waiting_) {
+    RequestState& other = At(At(id).request);
+    if (other.admitted_before || other.arrival > admitted.arrival ||
+        other.request.priority != admitted.request.priority) {
+      continue;
+    }
+    ++other.overtaken;
+    counters_.overtakes_max = std::max(counters_.overtakes_max, other.overtaken);
+    reordered |= other.overtaken == options_.max_overtakes;
+  }
+  // Whoever has reached the bound goes next, even if it was passed over in this very step.
+  if (reordered) BuildOrder();
+}
+
+}  // namespace quire::sched

@@ -1,0 +1,141 @@
+// FakeEngine: runs a Scheduler without a model in tests. The next token is a function of the tokens
+// before it, the sequence's index and nothing else, like a model's with seeded sampling: so
+// whatever the scheduler does, a request's outputs must not change. KV contents are followed
+// through FakeFrames.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "kv/fake_frames.h"
+#include "sched/scheduler.h"
+
+namespace quire::sched {
+
+// What a finished request gave.
+struct FakeResult {
+  std::vector<std::vector<TokenId>> outputs;  // [sequences]
+  std::vector<FinishReason> reasons;
+  int cached_tokens = 0;
+  std::vector<BeamHypothesis> hypotheses;
+  friend bool operator==(const FakeResult& a, const FakeResult& b) {
+    return a.outputs == b.outputs;
+  }
+};
+
+class FakeEngine {
+ public:
+  FakeEngine(SchedulerOptions options, const kv::KvCacheOptions& cache_options, int vocabulary)
+      : scheduler_(std::move(options), cache_options),
+        frames_(scheduler_.cache().options()),
+        vocabulary_(vocabulary) {}
+
+  Scheduler& scheduler() { return scheduler_; }
+  const std::map<std::string, FakeResult>& results() const { return results_; }
+
+  TokenId NextToken(std::span<const TokenId> tokens, int index) const {
+    return static_cast<TokenId>(Hash(tokens, index) % vocabulary_);
+  }
+
+  // One step; `meanwhile` is called while it runs. False when there was nothing to do.
+  bool Step(base::FunctionRef<void()> meanwhile) {
+    CollectFinished();  // Schedule drops them
+    const StepPlan& plan = scheduler_.Schedule();
+    if (plan.empty()) return false;
+    frames_.Copy(plan.copies);
+    for (const ScheduledSequence& run : plan.sequences) {
+      const Sequence& sequence = scheduler_.sequence(run.sequence);
+      const Request& request = scheduler_.request(sequence.request).request;
+      QUIRE_CHECK_EQ(run.first_position, sequence.computed());
+      frames_.Compute(sequence.lease, sequence.tokens, {request.cache_salt, request.adapter},
+                      run.first_position, run.tokens);
+    }
+    Sample(plan);
+    meanwhile();
+    scheduler_.Commit(outputs_);
+    CollectFinished();
+    return true;
+  }
+  bool Step() {
+    return Step([] {});
+  }
+
+  void RunToEnd() {
+    while (!scheduler_.idle()) QUIRE_CHECK(Step());
+    scheduler_.Schedule();
+  }
+
+ private:
+  uint64_t Hash(std::span<const TokenId> tokens, int index) const {
+    uint64_t hash = base::Mix64(index);
+    for (TokenId token : tokens) hash = base::Mix64(hash ^ token);
+    return hash;
+  }
+
+  void Sample(const StepPlan& plan) {
+    outputs_.clear();
+    drawn_.clear();
+    drawn_.reserve(plan.samplers.size());
+    candidates_.clear();
+    candidates_.reserve(plan.samplers.size());
+    for (const ScheduledSequence& run : plan.sequences) {
+      const Sequence& row = scheduler_.sequence(run.sequence);
+      const RequestState& request = scheduler_.request(row.request);
+      for (SequenceId id : plan.samplers_of(run)) {
+        const Sequence& sequence = scheduler_.sequence(id);
+        SequenceOutput output{.sequence = id, .tokens = {}, .candidates = {}};
+        if (request.beams) {
+          candidates_.push_back(Candidates(row.tokens, 2 * request.request.sequences()));
+          output.candidates = candidates_.back();
+        } else {
+          drawn_.push_back(NextToken(row.tokens, sequence.index));
+          output.tokens = std::span(&drawn_.back(), 1);
+        }
+        outputs_.push_back(output);
+      }
+    }
+  }
+
+  std::vector<TokenLogprob> Candidates(std::span<const TokenId> tokens, int count) const {
+    const uint64_t hash = Hash(tokens, 0);
+    std::vector<TokenLogprob> all;
+    for (TokenId t = 0; t < vocabulary_; ++t) {
+      const double unit = static_cast<double>(base::Mix64(hash ^ (t + 1)) >> 11) * 0x1.0p-53;
+      all.push_back({t, static_cast<float>(-0.1 - 5.0 * unit)});
+    }
+    std::ranges::stable_sort(all, std::ranges::greater{}, &TokenLogprob::logprob);
+    all.resize(std::min<size_t>(all.size(), count));
+    return all;
+  }
+
+  void CollectFinished() {
+    for (RequestId id : scheduler_.finished()) {
+      const RequestState& request = scheduler_.request(id);
+      FakeResult result;
+      for (SequenceId s : request.sequences) {
+        const auto output = scheduler_.sequence(s).output();
+        result.outputs.emplace_back(output.begin(), output.end());
+        result.reasons.push_back(*scheduler_.sequence(s).finish_reason);
+        result.cached_tokens = std::max(result.cached_tokens, scheduler_.sequence(s).cached_tokens);
+      }
+      if (request.beams) {
+        const auto hypotheses = request.beams->hypotheses();
+        result.hypotheses.assign(hypotheses.begin(), hypotheses.end());
+      }
+      results_[request.request.id] = std::move(result);
+    }
+  }
+
+  Scheduler scheduler_;
+  kv::FakeFrames frames_;
+  int vocabulary_;
+  std::map<std::string, FakeResult> results_;
+  std::vector<SequenceOutput> outputs_;
+  std::vector<TokenId> drawn_;
+  std::vector<std::vector<TokenLogprob>> candidates_;
+};
+
+}  // namespace quire::sched

@@ -1,0 +1,168 @@
+// Scheduler::Schedule: the part of a step that belongs to running sequences.
+#include <algorithm>
+
+#include "base/check.h"
+#include "sched/scheduler.h"
+
+namespace quire::sched {
+
+const StepPlan& Scheduler::Schedule() {
+  QUIRE_CHECK(!in_step_);  // the plan before must be committed first
+  DropFinished();
+  plan_.sequences.clear();
+  plan_.samplers.clear();
+  plan_.copies.clear();
+  plan_.admitted.clear();
+  plan_.preempted.clear();
+  plan_.decode_tokens = plan_.prefill_tokens = plan_.recomputed_tokens = 0;
+  prefill_runs_.clear();
+  prefilling_.clear();
+  short_of_memory_ = false;
+
+  PlanRunning();
+  seats_taken_ = SeatsTaken();
+  if (!short_of_memory_) Admit();
+  // Sequences are run in the order decode, prefill; ranks decided who got memory.
+  plan_.sequences.insert(plan_.sequences.end(), prefill_runs_.begin(), prefill_runs_.end());
+  const auto copies = cache_.pending_copies();
+  plan_.copies.assign(copies.begin(), copies.end());
+
+  in_step_ = !plan_.empty();
+  if (in_step_) {
+    plan_.step = counters_.steps++;
+    counters_.steps_mixed += plan_.decode_tokens > 0 && plan_.prefill_tokens > 0;
+    counters_.decode_tokens += plan_.decode_tokens;
+    counters_.prefill_tokens += plan_.prefill_tokens;
+    counters_.recomputed_tokens += plan_.recomputed_tokens;
+  }
+  return plan_;
+}
+
+void Scheduler::PlanRunning() {
+  // Decodes first: what they take of the budget is known before any prefill gets its share.
+  prefill_budget_ = options_.max_num_batched_tokens;
+  for (SequenceId id : running_) prefill_budget_ -= At(id).uncomputed() == 1;
+  // In the order of rank, so that memory goes to the first of them and is taken from the last.
+  for (planning_place_ = 0; planning_place_ < running_.size(); ++planning_place_) {
+    PlanRun(At(running_[planning_place_]));
+  }
+}
+
+void Scheduler::PlanRun(Sequence& sequence) {
+  const int uncomputed = sequence.uncomputed();
+  if (sequence.awaits_siblings()) return;
+  const bool decodes = uncomputed == 1;
+  if (!decodes) prefilling_.push_back(sequence.id);
+  const int wanted = decodes ? 1 : std::min(uncomputed, prefill_budget_);
+  if (wanted == 0) return;
+  const int tokens = MakeRoom(sequence, sequence.computed() + wanted)
+                         ? wanted
+                         : LargestExtension(sequence, wanted);
+  if (tokens == 0) {
+    // It keeps what it has: preempting it would only cost the work done.
+    ++counters_.stalls;
+    short_of_memory_ = true;
+    if (decodes) ++prefill_budget_;
+    return;
+  }
+  QUIRE_CHECK(cache_.Extend(sequence.lease, sequence.computed() + tokens));
+  if (!decodes) prefill_budget_ -= tokens;
+  AddRun(sequence, tokens);
+}
+
+// Whether `length` tokens fit, after preempting sequences of lower rank where that helps.
+bool Scheduler::MakeRoom(const Sequence& sequence, int length) {
+  while (cache_.FramesToExtend(sequence.lease, length) > cache_.frames_available()) {
+    if (!PreemptFor(sequence)) return false;
+  }
+  return true;
+}
+
+// Preempts the last running sequence of lower rank whose release frees a frame, or spares this one
+// the copy of a tail they share. Sequences that hold nothing alone free frames only together: then
+// all of them, last first, until one comes free. At last, beams that only wait for their siblings.
+bool Scheduler::PreemptFor(const Sequence& sequence) {
+  for (size_t i = running_.size() - 1; i > planning_place_; --i) {
+    const kv::Lease& victim = At(running_[i]).lease;
+    if (cache_.FramesFreedByRelease(victim) > 0 || cache_.SharesTail(sequence.lease, victim)) {
+      Preempt(i);
+      return true;
+    }
+  }
+  if (cache_.FreesTogether(LeasesBehind(planning_place_))) {
+    const int available = cache_.frames_available();
+    while (cache_.frames_available() == available) Preempt(running_.size() - 1);
+    return true;
+  }
+  for (size_t i = planning_place_; i-- > 0;) {
+    if (!At(running_[i]).awaits_siblings()) continue;
+    Preempt(i);
+    return true;
+  }
+  return false;
+}
+
+std::span<const kv::Lease* const> Scheduler::LeasesBehind(size_t place) {
+  leases_scratch_.clear();
+  for (size_t i = place + 1; i < running_.size(); ++i) {
+    leases_scratch_.push_back(&At(running_[i]).lease);
+  }
+  return leases_scratch_;
+}
+
+void Scheduler::Preempt(size_t place) {
+  Sequence& sequence = At(running_[place]);
+  if (sequence.uncomputed() == 1) ++prefill_budget_;
+  sequence.lease = kv::Lease();
+  sequence.state = SequenceState::kWaiting;
+  ++sequence.preemptions;
+  running_.erase(running_.begin() + static_cast<ptrdiff_t>(place));
+  if (place < planning_place_) --planning_place_;
+  waiting_.push_back(sequence.id);
+  plan_.preempted.push_back(sequence.id);
+  short_of_memory_ = true;
+  ++counters_.preemptions;
+}
+
+// The most tokens (<= `tokens`) for which frames are left.
+int Scheduler::LargestExtension(const Sequence& sequence, int tokens) const {
+  int fits = 0;
+  int fails = tokens + 1;
+  while (fails - fits > 1) {
+    const int middle = fits + (fails - fits) / 2;
+    const int frames = cache_.FramesToExtend(sequence.lease, sequence.computed() + middle);
+    (frames <= cache_.frames_available() ? fits : fails) = middle;
+  }
+  return fits;
+}
+
+void Scheduler::AddRun(Sequence& sequence, int tokens) {
+  const RequestState& request = RequestOf(sequence);
+  const bool decodes = sequence.uncomputed() == 1;
+  ScheduledSequence run{.sequence = sequence.id,
+                        .first_position = sequence.computed(),
+                        .tokens = tokens,
+                        .logits_begin = tokens,
+                        .samplers_begin = static_cast<int>(plan_.samplers.size()),
+                        .samplers_end = 0};
+  if (tokens == sequence.uncomputed() && request.request.sampling.max_tokens > 0) {
+    run.logits_begin = tokens - 1;
+    plan_.samplers.push_back(sequence.id);
+    for (SequenceId id : request.sequences) {
+      if (At(id).state == SequenceState::kUnforked && !request.beams) plan_.samplers.push_back(id);
+    }
+  }
+  run.samplers_end = static_cast<int>(plan_.samplers.size());
+  if (request.request.sampling.prompt_logprobs >= 0 &&
+      sequence.prompt_logits_done < sequence.prompt_tokens - 1) {
+    const int begin = std::max(0, sequence.prompt_logits_done - run.first_position);
+    run.logits_begin = std::min(run.logits_begin, begin);
+  }
+  const int end = run.first_position + tokens;
+  plan_.recomputed_tokens +=
+      std::max(0, std::min(end, sequence.tokens_computed_max) - run.first_position);
+  (decodes ? plan_.decode_tokens : plan_.prefill_tokens) += tokens;
+  (decodes ? plan_.sequences : prefill_runs_).push_back(run);
+}
+
+}  // namespace quire::sched
