@@ -1,0 +1,338 @@
+#include "kvstore/attention.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/attention_kernels.h"
+#include "kernels/attention_math.h"
+
+namespace quire::kvstore {
+namespace {
+
+using kernels::kRowTile;
+using kernels::kSpan;
+using RowState = AttentionPlan::RowState;
+
+constexpr int kMaxRowTiles = (kRowBlock + kRowTile - 1) / kRowTile;
+
+// A fork and join is not worth it for less (about two microseconds of encoding).
+constexpr int64_t kSerialWriteValues = 4096;
+
+RowState Advance(RowState state, int64_t rows, int head_dim) {
+  return {state.max + rows, state.sum + rows, state.out + rows * head_dim};
+}
+
+// Everything that the units of one layer share.
+struct LayerContext {
+  const kernels::AttentionKernels& kernels;
+  AttentionPlan& plan;
+  const KvStore& store;
+  const AttentionRows& rows;
+  const KvLayout& layout;
+  const AttentionPlan::UnitList& list;
+  LayerPlace place;
+};
+
+// Computes one unit on one thread.
+class UnitRunner {
+ public:
+  UnitRunner(const LayerContext& context, const AttentionPlan::Unit& unit, int thread)
+      : context_(context),
+        unit_(unit),
+        run_(context.plan.runs()[unit.run]),
+        scratch_(context.plan.scratch(thread)),
+        head_dim_(context.layout.head_dim()),
+        block_size_(context.layout.block_size()),
+        group_size_(context.plan.group_size()),
+        row_tiles_((unit.rows + kRowTile - 1) / kRowTile) {}
+
+  void Run() {
+    PackQueries();
+    if (unit_.split) return RunSplit(*unit_.split);
+    ComputeSpan(unit_.first_span, scratch_.total);
+    for (int span = unit_.first_span + 1; span <= unit_.last_span; ++span) {
+      ComputeSpan(span, scratch_.part);
+      MergeSpan(scratch_.part);
+    }
+    WriteOut();
+  }
+
+ private:
+  // Rows of a register tile, and the tokens of the current span that they see: [begin, end) by any
+  // of them, [common_begin, common_end) by all.
+  struct RowTile {
+    int first = 0;
+    int rows = 0;
+    int begin = 0;
+    int end = 0;
+    int common_begin = 0;
+    int common_end = 0;
+  };
+
+  void RunSplit(int split_index) {
+    const AttentionPlan::Split& split = context_.list.splits[split_index];
+    auto partial = [&](int span) {
+      return context_.plan.partial(split.first_partial + (span - split.first_span) * unit_.rows);
+    };
+    for (int span = unit_.first_span; span <= unit_.last_span; ++span) {
+      ComputeSpan(span, partial(span));
+    }
+    if (!context_.plan.FinishUnit(split_index, split.units)) return;
+    std::fill_n(scratch_.total.sum, unit_.rows, 0.0f);
+    for (int span = split.first_span; span <= split.last_span; ++span) MergeSpan(partial(span));
+    WriteOut();
+  }
+
+  int Position(int row) const { return run_.first_position + (unit_.first + row) / group_size_; }
+
+  // Rows are spread evenly over the register tiles; each tile's queries are transposed to
+  // [head_dim, rows] and scaled.
+  void PackQueries() {
+    float scale = context_.rows.params.scale;
+    int first = 0;
+    for (int i = 0; i < row_tiles_; ++i) {
+      int rows = unit_.rows / row_tiles_ + (i < unit_.rows % row_tiles_ ? 1 : 0);
+      tiles_[i].first = first;
+      tiles_[i].rows = rows;
+      float* packed = scratch_.q + first * head_dim_;
+      for (int r = 0; r < rows; ++r) {
+        const float* q = context_.rows.queries.row(BatchRow(first + r)) + BatchColumn(first + r);
+        for (int c = 0; c < head_dim_; ++c) packed[c * rows + r] = q[c] * scale;
+      }
+      first += rows;
+    }
+  }
+
+  int64_t BatchRow(int row) const { return run_.first_row + (unit_.first + row) / group_size_; }
+  int64_t BatchColumn(int row) const {
+    int64_t q_head = unit_.kv_head * group_size_ + (unit_.first + row) % group_size_;
+    return q_head * head_dim_;
+  }
+
+  const std::byte* Frame(int block) const {
+    const BlockTable& table = run_.tables[context_.place.group];
+    return context_.store.frame(table.frames[block - table.first_block]);
+  }
+
+  // Finds what each row sees of the span: tokens [begin_, end_), counted from the span's start.
+  void FindVisible(int span) {
+    for (int i = 0; i < row_tiles_; ++i) {
+      RowTile& tile = tiles_[i];
+      tile.begin = tile.common_end = kSpan;
+      tile.end = tile.common_begin = 0;
+      for (int r = tile.first; r < tile.first + tile.rows; ++r) {
+        PositionRange seen = VisibleRange(Position(r), context_.list.window);
+        begin_[r] = std::clamp(seen.begin - span * kSpan, 0, kSpan);
+        end_[r] = std::clamp(seen.end - span * kSpan, 0, kSpan);
+        tile.common_begin = std::max(tile.common_begin, begin_[r]);
+        tile.common_end = std::min(tile.common_end, end_[r]);
+        if (begin_[r] >= end_[r]) continue;
+        tile.begin = std::min(tile.begin, begin_[r]);
+        tile.end = std::max(tile.end, end_[r]);
+      }
+    }
+  }
+
+  // Softmax of one span from a fresh state. Rows that see nothing of it get sum 0.
+  void ComputeSpan(int span, RowState state) {
+    FindVisible(span);
+    int begin = kSpan;
+    int end = 0;
+    for (int i = 0; i < row_tiles_; ++i) {
+      begin = std::min(begin, tiles_[i].begin);
+      end = std::max(end, tiles_[i].end);
+    }
+    begin = begin / block_size_ * block_size_;
+    int first_block = span * (kSpan / block_size_);
+    for (int t = begin; t < end; t += block_size_) ScoreBlock(first_block + t / block_size_, t);
+    for (int r = 0; r < unit_.rows; ++r) {
+      kernels::SpanSums sums;
+      if (begin_[r] < end_[r]) {
+        sums = context_.kernels.softmax(scratch_.scores + r * kSpan, begin_[r], end_[r],
+                                        context_.rows.params.softcap);
+      }
+      state.max[r] = sums.max;
+      state.sum[r] = sums.sum;
+    }
+    std::memset(state.out, 0, sizeof(float) * unit_.rows * head_dim_);
+    for (int t = begin; t < end; t += block_size_) {
+      AddBlock(first_block + t / block_size_, t, state.out);
+    }
+  }
+
+  // Scores of all row tiles against one block, which starts at token `start` of the span.
+  void ScoreBlock(int block, int start) {
+    const LayerPlace& place = context_.place;
+    kernels::ScoreTile args;
+    args.head_dim = head_dim_;
+    args.keys = Frame(block) + context_.layout.key_offset(place.slot, unit_.kv_head);
+    args.block_size = block_size_;
+    const auto& codec = context_.kernels.codec(context_.layout.format().key_codec);
+    for (int i = 0; i < row_tiles_; ++i) {
+      const RowTile& tile = tiles_[i];
+      args.begin = std::max(tile.begin - start, 0);
+      args.end = std::min(tile.end - start, block_size_);
+      if (args.begin >= args.end) continue;
+      args.q = scratch_.q + tile.first * head_dim_;
+      args.rows = tile.rows;
+      args.scores = scratch_.scores + tile.first * kSpan + start;
+      codec.scores(args);
+    }
+  }
+
+  // Adds one block's weighted values to the outputs of all row tiles.
+  void AddBlock(int block, int start, float* out) {
+    const LayerPlace& place = context_.place;
+    kernels::ValueTile args;
+    args.head_dim = head_dim_;
+    args.values = Frame(block) + context_.layout.value_offset(place.slot, unit_.kv_head);
+    args.block_size = block_size_;
+    for (int i = 0; i < row_tiles_; ++i) {
+      const RowTile& tile = tiles_[i];
+      int common_begin = std::clamp(tile.common_begin - start, 0, block_size_);
+      int common_end = std::clamp(tile.common_end - start, 0, block_size_);
+      if (common_begin >= common_end) {
+        AddRagged(args, tile, {start, 0, block_size_}, out);
+        continue;
+      }
+      AddRagged(args, tile, {start, 0, common_begin}, out);
+      AddTokens(args, {tile.first, tile.rows, start, common_begin, common_end}, out);
+      AddRagged(args, tile, {start, common_end, block_size_}, out);
+    }
+  }
+
+  struct BlockPart {
+    int start;  // of the block in the span
+    int begin;  // tokens of the block
+    int end;
+  };
+  struct RowsAndTokens {
+    int first;
+    int rows;
+    int start;
+    int begin;
+    int end;
+  };
+
+  // Tokens that only some rows of the tile see: row by row.
+  void AddRagged(kernels::ValueTile& args, const RowTile& tile, BlockPart part, float* out) {
+    for (int r = tile.first; r < tile.first + tile.rows; ++r) {
+      int begin = std::max(part.begin, begin_[r] - part.start);
+      int end = std::min(part.end, end_[r] - part.start);
+      if (begin < end) AddTokens(args, {r, 1, part.start, begin, end}, out);
+    }
+  }
+
+  void AddTokens(kernels::ValueTile& args, const RowsAndTokens& what, float* out) {
+    args.weights = scratch_.scores + what.first * kSpan + what.start;
+    args.rows = what.rows;
+    args.begin = what.begin;
+    args.end = what.end;
+    args.out = out + what.first * head_dim_;
+    context_.kernels.codec(context_.layout.format().value_codec).add_values(args);
+  }
+
+  // Merges the next span's result into scratch_.total.
+  void MergeSpan(RowState part) {
+    RowState total = scratch_.total;
+    for (int r = 0; r < unit_.rows; ++r) {
+      if (part.sum[r] == 0.0f) continue;  // saw nothing of the span
+      RowState from = Advance(part, r, head_dim_);
+      RowState to = Advance(total, r, head_dim_);
+      if (*to.sum == 0.0f) {
+        *to.max = *from.max;
+        *to.sum = *from.sum;
+        std::memcpy(to.out, from.out, sizeof(float) * head_dim_);
+        continue;
+      }
+      float max = std::max(*to.max, *from.max);
+      float to_factor = kernels::ExpNonPositive(*to.max - max);
+      float from_factor = kernels::ExpNonPositive(*from.max - max);
+      *to.max = max;
+      *to.sum = std::fma(*from.sum, from_factor, *to.sum * to_factor);
+      context_.kernels.merge(to.out, from.out, head_dim_, to_factor, from_factor);
+    }
+  }
+
+  void WriteOut() {
+    for (int r = 0; r < unit_.rows; ++r) {
+      RowState total = Advance(scratch_.total, r, head_dim_);
+      float factor = 1.0f / *total.sum;
+      float* out = context_.rows.out.row(BatchRow(r)) + BatchColumn(r);
+      for (int c = 0; c < head_dim_; ++c) out[c] = total.out[c] * factor;
+    }
+  }
+
+  const LayerContext& context_;
+  const AttentionPlan::Unit& unit_;
+  const SequenceRun& run_;
+  AttentionPlan::Scratch scratch_;
+  int head_dim_;
+  int block_size_;
+  int group_size_;
+  int row_tiles_;
+  RowTile tiles_[kMaxRowTiles];
+  int begin_[kRowBlock];
+  int end_[kRowBlock];
+};
+
+// Encodes one KV head of one write item.
+void WriteItemHead(const kernels::AttentionKernels& kernels, const AttentionPlan& plan,
+                   KvStore& store, const KvRows& rows, int64_t index) {
+  const KvLayout& layout = plan.layout();
+  int head = static_cast<int>(index % layout.kv_heads());
+  const AttentionPlan::WriteItem& item = plan.writes()[index / layout.kv_heads()];
+  const SequenceRun& run = plan.runs()[item.run];
+  LayerPlace place = layout.place(rows.layer);
+  const BlockTable& table = run.tables[place.group];
+  std::byte* frame = store.frame(table.frames[item.block - table.first_block]);
+  int64_t row = run.first_row + item.first;
+  int64_t column = static_cast<int64_t>(head) * layout.head_dim();
+  kernels::EncodeTile tile{.rows = rows.keys.row(row) + column,
+                           .row_stride = rows.keys.stride,
+                           .count = item.count,
+                           .head_dim = layout.head_dim(),
+                           .piece = frame + layout.key_offset(place.slot, head),
+                           .block_size = layout.block_size(),
+                           .first = (run.first_position + item.first) % layout.block_size()};
+  kernels.codec(layout.format().key_codec).encode_keys(tile);
+  tile.rows = rows.values.row(row) + column;
+  tile.row_stride = rows.values.stride;
+  tile.piece = frame + layout.value_offset(place.slot, head);
+  kernels.codec(layout.format().value_codec).encode_values(tile);
+}
+
+}  // namespace
+
+void WriteKv(const kernels::KernelTable& kernels, const AttentionPlan& plan, KvStore& store,
+             const KvRows& rows, base::ThreadTeam& team) {
+  const KvLayout& layout = plan.layout();
+  QUIRE_CHECK_EQ(rows.keys.cols, static_cast<int64_t>(layout.kv_heads()) * layout.head_dim());
+  QUIRE_CHECK_EQ(rows.values.cols, rows.keys.cols);
+  int64_t items = static_cast<int64_t>(plan.writes().size()) * layout.kv_heads();
+  int64_t grain = rows.keys.rows * rows.keys.cols <= kSerialWriteValues
+                      ? std::max<int64_t>(items, 1)
+                      : (items + 4 * team.size() - 1) / (4 * team.size());
+  team.ParallelFor(items, grain, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) WriteItemHead(*kernels.attention, plan, store, rows, i);
+  });
+}
+
+void Attention(const kernels::KernelTable& kernels, AttentionPlan& plan, const KvStore& store,
+               const AttentionRows& rows, base::ThreadTeam& team) {
+  QUIRE_CHECK_LE(team.size(), plan.threads());
+  const KvLayout& layout = plan.layout();
+  QUIRE_CHECK_EQ(rows.queries.cols, static_cast<int64_t>(plan.q_heads()) * layout.head_dim());
+  QUIRE_CHECK_EQ(rows.out.cols, rows.queries.cols);
+  const AttentionPlan::UnitList& list = plan.units(rows.layer);
+  LayerContext context{*kernels.attention,      plan, store, rows, layout, list,
+                       layout.place(rows.layer)};
+  team.ParallelFor(static_cast<int64_t>(list.units.size()), 1,
+                   [&](int64_t begin, int64_t end, int thread) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       UnitRunner(context, list.units[i], thread).Run();
+                     }
+                   });
+}
+
+}  // namespace quire::kvstore

@@ -1,0 +1,262 @@
+// Made-up sequences run through a real store, plan and attention: what the tests and the benchmark
+// of attention share. Every query, key and value is a function of (seed, sequence, layer, position,
+// channel), so two harnesses of the same seed hold the same sequences however they are cut into
+// steps.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "base/rng.h"
+#include "kernels/attention_kernels.h"
+#include "kernels/half.h"
+#include "kvstore/attention.h"
+
+namespace quire::kvstore::testing {
+
+struct AttentionShape {
+  int q_heads = 4;
+  int kv_heads = 2;
+  int head_dim = 64;
+  std::vector<int> windows = {0};  // [layers]
+  KvFormat format = {};
+  float softcap = 0.0f;
+
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
+  int group_size() const { return q_heads / kv_heads; }
+};
+
+struct HarnessOptions {
+  int sequences = 1;
+  int max_positions = 0;  // of a sequence
+  int max_rows = 0;       // of a step
+  int threads = 1;
+  uint64_t seed = 1;
+};
+
+enum class Stream : uint64_t { kQuery, kKey, kValue, kFrames };
+
+inline kernels::KernelTable TableFor(kernels::Isa isa) {
+  return {isa, "under test", true, nullptr, kernels::AttentionKernelsFor(isa), nullptr};
+}
+
+// x as a codec stores it.
+inline float Stored(kernels::KvCodec codec, float x) {
+  using kernels::KvCodec;
+  if (codec == KvCodec::kF16) return kernels::F32FromF16(kernels::F16FromF32(x));
+  if (codec == KvCodec::kBf16) return kernels::F32FromBf16(kernels::Bf16FromF32(x));
+  return x;
+}
+
+class AttentionHarness {
+ public:
+  // `rows` next positions of a sequence.
+  struct Piece {
+    int sequence = 0;
+    int rows = 0;
+  };
+
+  AttentionHarness(const AttentionShape& shape, const HarnessOptions& options)
+      : shape_(shape),
+        options_(options),
+        layout_(MakeLayout(shape)),
+        store_(MakeStore()),
+        plan_(layout_, {.max_rows = options.max_rows,
+                        .max_sequences = options.sequences,
+                        .q_heads = shape.q_heads,
+                        .threads = options.threads}),
+        team_(options.threads),
+        lengths_(options.sequences, 0) {
+    MakeTables();
+    PoisonArena();
+    size_t values = static_cast<size_t>(options.max_positions) * q_size();
+    outputs_.assign(options.sequences,
+                    std::vector<std::vector<float>>(layers(), std::vector<float>(values)));
+  }
+
+  int layers() const { return static_cast<int>(shape_.windows.size()); }
+  int q_size() const { return shape_.q_heads * shape_.head_dim; }
+  int kv_size() const { return shape_.kv_heads * shape_.head_dim; }
+  int sequences() const { return options_.sequences; }
+  int length(int sequence) const { return lengths_[sequence]; }
+  const AttentionShape& shape() const { return shape_; }
+  const KvLayout& layout() const { return layout_; }
+  KvStore& store() { return store_; }
+  AttentionPlan& plan() { return plan_; }
+  base::ThreadTeam& team() { return team_; }
+  FrameId frame(int sequence, int group, int block) const {
+    return tables_[sequence][group][block];
+  }
+  void set_frame(int sequence, int group, int block, FrameId id) {
+    tables_[sequence][group][block] = id;
+  }
+  FrameId spare_frame() const { return spare_; }
+
+  // [head_dim] of one q head.
+  const float* Output(int sequence, int layer, int position, int q_head) const {
+    return outputs_[sequence][layer].data() + static_cast<size_t>(position) * q_size() +
+           static_cast<size_t>(q_head) * shape_.head_dim;
+  }
+  const std::vector<float>& Outputs(int sequence, int layer) const {
+    return outputs_[sequence][layer];
+  }
+
+  float Value(Stream stream, int sequence, int layer, int position, int column) const {
+    uint64_t place = static_cast<uint64_t>(layer) << 48 | static_cast<uint64_t>(sequence) << 32 |
+                     static_cast<uint64_t>(position);
+    base::CounterRng rng(options_.seed + static_cast<uint64_t>(stream), place,
+                         static_cast<uint64_t>(column));
+    float x = static_cast<float>(rng.NextUnit() * 2.0 - 1.0);
+    // A few channels stand out, as real keys' do: softmax is then far from uniform.
+    return x * (column % 16 == 3 ? 8.0f : 1.5f);
+  }
+
+  // One forward step of attention over all layers.
+  void Step(const kernels::KernelTable& kernels, const std::vector<Piece>& pieces) {
+    BuildRuns(pieces);
+    plan_.Build(runs_);
+    for (int layer = 0; layer < layers(); ++layer) {
+      FillRows(pieces, layer);
+      WriteKv(kernels, plan_, store_,
+              {layer, {k_.data(), rows_, kv_size()}, {v_.data(), rows_, kv_size()}}, team_);
+      Attention(kernels, plan_, store_,
+                {layer,
+                 {q_.data(), rows_, q_size()},
+                 {out_.data(), rows_, q_size()},
+                 {shape_.scale(), shape_.softcap}},
+                team_);
+      TakeOutputs(pieces, layer);
+    }
+    for (const Piece& piece : pieces) lengths_[piece.sequence] += piece.rows;
+  }
+
+  // Cuts `total` positions of a sequence into steps of `chunk`.
+  void Prefill(const kernels::KernelTable& kernels, int sequence, int total, int chunk) {
+    for (int done = 0; done < total; done += chunk) {
+      Step(kernels, {{sequence, std::min(chunk, total - done)}});
+    }
+  }
+
+  // Replaces the values of one position in all layers; takes effect when it is written.
+  void PoisonPosition(int sequence, int position) { poisoned_ = {sequence, position}; }
+
+ private:
+  static KvLayout MakeLayout(const AttentionShape& shape) {
+    return std::move(
+               KvLayout::Create({shape.kv_heads, shape.head_dim, shape.windows}, shape.format))
+        .value();
+  }
+
+  int BlocksPerSequence() const {
+    return (options_.max_positions + layout_.block_size() - 1) / layout_.block_size();
+  }
+
+  KvStore MakeStore() const {
+    size_t frames = 1 + static_cast<size_t>(options_.sequences) * layout_.group_count() *
+                            static_cast<size_t>(BlocksPerSequence());
+    return std::move(KvStore::Create(layout_, frames * layout_.frame_bytes())).value();
+  }
+
+  // Frames in random order: block tables are scattered over the arena.
+  void MakeTables() {
+    std::vector<FrameId> frames;
+    for (int i = 0; i < store_.frames_total(); ++i) frames.push_back({i});
+    base::CounterRng rng(options_.seed, static_cast<uint64_t>(Stream::kFrames),
+                         static_cast<uint64_t>(options_.threads));
+    for (size_t i = frames.size() - 1; i > 0; --i) {
+      std::swap(frames[i], frames[rng.NextBelow(i + 1)]);
+    }
+    spare_ = frames.back();
+    auto next = frames.begin();
+    tables_.resize(options_.sequences);
+    for (auto& groups : tables_) {
+      groups.resize(layout_.group_count());
+      for (auto& table : groups) {
+        table.assign(next, next + BlocksPerSequence());
+        next += BlocksPerSequence();
+      }
+    }
+  }
+
+  // All ones: NaN in every codec.
+  void PoisonArena() { std::memset(store_.frame({0}), 0xff, store_.arena_bytes()); }
+
+  // Tables hold only what the step needs; blocks that left a window are poisoned.
+  void BuildRuns(const std::vector<Piece>& pieces) {
+    runs_.clear();
+    block_tables_.assign(pieces.size(), {});
+    rows_ = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      int sequence = pieces[i].sequence;
+      int position = lengths_[sequence];
+      for (int group = 0; group < layout_.group_count(); ++group) {
+        int first = VisibleRange(position, layout_.window(group)).begin / layout_.block_size();
+        int last = (position + pieces[i].rows - 1) / layout_.block_size();
+        std::vector<FrameId>& frames = tables_[sequence][group];
+        for (int block = 0; block < first; ++block) {
+          std::memset(store_.frame(frames[block]), 0xff, layout_.frame_bytes());
+        }
+        block_tables_[i].push_back(
+            {first, std::span<const FrameId>(frames.data() + first, last + 1 - first)});
+      }
+      runs_.push_back({rows_, pieces[i].rows, position, block_tables_[i]});
+      rows_ += pieces[i].rows;
+    }
+    q_.resize(static_cast<size_t>(rows_) * q_size());
+    out_.resize(q_.size());
+    k_.resize(static_cast<size_t>(rows_) * kv_size());
+    v_.resize(k_.size());
+  }
+
+  void FillRows(const std::vector<Piece>& pieces, int layer) {
+    size_t row = 0;
+    for (const Piece& piece : pieces) {
+      for (int i = 0; i < piece.rows; ++i, ++row) {
+        int sequence = piece.sequence;
+        int position = lengths_[sequence] + i;
+        for (int c = 0; c < q_size(); ++c) {
+          q_[row * q_size() + c] = Value(Stream::kQuery, sequence, layer, position, c);
+        }
+        bool poisoned = sequence == poisoned_.sequence && position == poisoned_.rows;
+        for (int c = 0; c < kv_size(); ++c) {
+          k_[row * kv_size() + c] = poisoned ? std::numeric_limits<float>::quiet_NaN()
+                                             : Value(Stream::kKey, sequence, layer, position, c);
+          v_[row * kv_size() + c] = poisoned ? std::numeric_limits<float>::quiet_NaN()
+                                             : Value(Stream::kValue, sequence, layer, position, c);
+        }
+      }
+    }
+  }
+
+  void TakeOutputs(const std::vector<Piece>& pieces, int layer) {
+    const float* from = out_.data();
+    for (const Piece& piece : pieces) {
+      size_t count = static_cast<size_t>(piece.rows) * q_size();
+      float* to = outputs_[piece.sequence][layer].data() +
+                  static_cast<size_t>(lengths_[piece.sequence]) * q_size();
+      std::memcpy(to, from, count * sizeof(float));
+      from += count;
+    }
+  }
+
+  AttentionShape shape_;
+  HarnessOptions options_;
+  KvLayout layout_;
+  KvStore store_;
+  AttentionPlan plan_;
+  base::ThreadTeam team_;
+  std::vector<int> lengths_;                               // [sequences]
+  std::vector<std::vector<std::vector<FrameId>>> tables_;  // [sequences, groups, blocks]
+  FrameId spare_;                                          // in no table
+  std::vector<std::vector<std::vector<float>>> outputs_;  // [sequences, layers, positions * q_size]
+  std::vector<std::vector<BlockTable>> block_tables_;     // [pieces, groups]
+  std::vector<SequenceRun> runs_;
+  std::vector<float> q_, k_, v_, out_;
+  int rows_ = 0;
+  Piece poisoned_{-1, -1};  // sequence and position
+};
+
+}  // namespace quire::kvstore::testing

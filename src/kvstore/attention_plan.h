@@ -1,0 +1,169 @@
+// AttentionPlan: a step's attention cut into work units, once per step for all layers, and the
+// memory in which they work.
+//
+// Owns: unit lists, scratch per thread, partial results of split spans. Built by the thread that
+// drives the step; WriteKv and Attention (attention.h) use it. Everything is allocated at
+// construction; Build and what follows allocate nothing. The runs' block tables are borrowed: they
+// must stay as they are until the step's last layer is done.
+//
+// How work is cut never changes a result (see attention.h), so the cut follows load alone:
+//   rows    of a run and KV head: its (query, q head of the group) pairs, query by query
+//   unit  = (run, KV head, up to kRowBlock rows, a range of spans). A unit usually takes all spans
+//           its rows see; where that would leave threads idle the range is split, each span's
+//           partial result is stored, and whoever finishes last merges them from left to right.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "kvstore/kv_layout.h"
+#include "tensor/buffer.h"
+
+namespace quire::kvstore {
+
+// frames[i] holds block first_block + i of the sequence. Windowed groups drop leading blocks.
+struct BlockTable {
+  int first_block = 0;
+  std::span<const FrameId> frames;
+};
+
+// A sequence's part in a step: query i is row first_row + i of the batch and has position
+// first_position + i. After the step's WriteKv the sequence has first_position + rows tokens.
+struct SequenceRun {
+  int first_row = 0;
+  int rows = 0;
+  int first_position = 0;
+  std::span<const BlockTable> tables;  // [layer groups]
+};
+
+// The largest step that a plan can hold.
+struct AttentionLimits {
+  int max_rows = 0;
+  int max_sequences = 0;
+  int q_heads = 0;
+  int threads = 1;
+};
+
+inline constexpr int kRowBlock = 48;  // rows that share a pass over K and V
+
+// Positions [begin, end).
+struct PositionRange {
+  int begin = 0;
+  int end = 0;
+};
+
+// What a query at `position` sees: at most `window` tokens, itself included; 0: all before it.
+inline PositionRange VisibleRange(int position, int window) {
+  return {window == 0 || position < window ? 0 : position - window + 1, position + 1};
+}
+
+class AttentionPlan {
+ public:
+  struct Unit {
+    int run = 0;
+    int kv_head = 0;
+    int first = 0;  // of the run's rows for this KV head
+    int rows = 0;   // 1..kRowBlock
+    int first_span = 0;
+    int last_span = 0;         // inclusive
+    std::optional<int> split;  // an index into splits; nullopt: the unit sees all spans of its rows
+    int64_t cost = 0;
+    int order = 0;
+  };
+
+  // The units that share one output.
+  struct Split {
+    int units = 0;
+    int first_span = 0;
+    int last_span = 0;  // inclusive
+    int first_partial =
+        0;  // partial of (span, row): first_partial + (span - first_span) * rows + row
+  };
+
+  struct UnitList {
+    int window = 0;
+    std::vector<Unit> units;  // dearest first
+    std::vector<Split> splits;
+  };
+
+  // Some new rows of a run that lie in one block.
+  struct WriteItem {
+    int run = 0;
+    int block = 0;
+    int first = 0;  // of the run's rows
+    int count = 0;
+  };
+
+  // Running softmax of some rows: the largest score, the sum of weights relative to it (0: nothing
+  // seen yet) and the weighted values.
+  struct RowState {
+    float* max = nullptr;  // [rows]
+    float* sum = nullptr;  // [rows]
+    float* out = nullptr;  // [rows, head_dim]
+  };
+
+  // One thread's memory.
+  struct Scratch {
+    float* q = nullptr;       // [kRowBlock * head_dim]
+    float* scores = nullptr;  // [kRowBlock, kSpan]
+    RowState total;           // [kRowBlock]
+    RowState part;            // [kRowBlock]
+  };
+
+  AttentionPlan(const KvLayout& layout, const AttentionLimits& limits);
+
+  // Plans a step. The runs must keep to the limits, and every table must cover the blocks from the
+  // first one that the run's first query sees to the one that holds its last query.
+  void Build(std::span<const SequenceRun> runs);
+
+  const KvLayout& layout() const { return layout_; }
+  int q_heads() const { return limits_.q_heads; }
+  int group_size() const { return limits_.q_heads / layout_.kv_heads(); }
+  int threads() const { return limits_.threads; }
+
+  std::span<const SequenceRun> runs() const { return runs_; }
+  std::span<const WriteItem> writes() const { return writes_; }
+  const UnitList& units(int layer) const { return lists_[list_of_group_[layout_.group_of(layer)]]; }
+  Scratch scratch(int thread);
+  RowState partial(int index);
+
+  // Counts a finished unit of a split; true for the last one, which then merges. The counter is
+  // ready for the next layer afterwards.
+  bool FinishUnit(int split, int units);
+
+ private:
+  // A run's rows for one KV head that are processed together, and the spans they see.
+  struct RowBlock {
+    int run = 0;
+    int first = 0;
+    int rows = 0;
+    int first_span = 0;
+    int last_span = 0;
+    int64_t cost = 0;
+  };
+  template <typename Visit>
+  void ForEachRowBlock(int window, Visit visit) const;
+  void CheckRun(const SequenceRun& run) const;
+  void AddWrites(int run);
+  void BuildList(UnitList& list);
+  void AddUnits(UnitList& list, const RowBlock& block, int parts);
+  std::optional<int> TryReservePartials(const RowBlock& block);
+
+  KvLayout layout_;
+  AttentionLimits limits_;
+  std::vector<SequenceRun> runs_;
+  std::vector<WriteItem> writes_;
+  std::vector<UnitList> lists_;             // one per distinct window
+  std::vector<int> list_of_group_;          // [layer groups]
+  int partials_used_ = 0;                   // while building a list
+  std::vector<std::atomic<int>> finished_;  // [most splits of a list]
+  size_t scratch_floats_ = 0;               // per thread
+  Buffer scratch_;
+  Buffer partial_values_;  // [kMaxPartials, head_dim]
+  Buffer partial_sums_;    // [2, kMaxPartials] max and sum
+};
+
+}  // namespace quire::kvstore

@@ -1,0 +1,438 @@
+#include "kvstore/attention.h"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "kernels/attention_math.h"
+#include "kvstore/attention_harness.h"
+
+namespace quire::kvstore {
+namespace {
+
+using kernels::Isa;
+using kernels::KvCodec;
+using testing::AttentionHarness;
+using testing::AttentionShape;
+using testing::HarnessOptions;
+using testing::Stream;
+using testing::TableFor;
+
+std::vector<Isa> TestedIsas() {
+  std::vector<Isa> isas = {Isa::kScalar};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c") && kernels::AttentionKernelsFor(Isa::kAvx2) != nullptr) {
+    isas.push_back(Isa::kAvx2);
+  }
+#endif
+  return isas;
+}
+
+kernels::KernelTable FastTable() {
+  return TableFor(TestedIsas().back());
+}
+
+// Plain loops and sanitizers are slow: fewer rounds of the same.
+int FuzzRounds() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kRounds = 6;
+#else
+  constexpr int kRounds = 40;
+#endif
+  return TestedIsas().size() == 1 ? 2 : kRounds;
+}
+
+// One row in double precision on the stored values, and how far f32 arithmetic may stray from it.
+struct Reference {
+  std::vector<double> out;        // [head_dim]
+  std::vector<double> tolerance;  // [head_dim]
+};
+
+// With eps = 2^-24: a score is off by at most (head_dim + 3) eps sum|q k| scale (plus 4 eps cap), a
+// weight relative to the others by twice that and a few eps of exp, a sum of n products by n eps.
+Reference ReferenceRow(const AttentionHarness& harness, int sequence, int layer, int position,
+                       int q_head) {
+  constexpr double kEps = 0x1p-24;
+  const AttentionShape& shape = harness.shape();
+  int d = shape.head_dim;
+  int kv_column = q_head / shape.group_size() * d;
+  PositionRange seen = VisibleRange(position, shape.windows[layer]);
+  std::vector<double> q(d), scores;
+  for (int c = 0; c < d; ++c) {
+    q[c] = harness.Value(Stream::kQuery, sequence, layer, position, q_head * d + c);
+  }
+  double score_error = 0;
+  double max = -INFINITY;
+  for (int p = seen.begin; p < seen.end; ++p) {
+    double score = 0, magnitude = 0;
+    for (int c = 0; c < d; ++c) {
+      double k = testing::Stored(shape.format.key_codec,
+                                 harness.Value(Stream::kKey, sequence, layer, p, kv_column + c));
+      score += q[c] * k * shape.scale();
+      magnitude += std::fabs(q[c] * k) * shape.scale();
+    }
+    score_error = std::max(score_error, (d + 3) * kEps * magnitude);
+    if (shape.softcap != 0) score = shape.softcap * std::tanh(score / shape.softcap);
+    scores.push_back(score);
+    max = std::max(max, score);
+  }
+  if (shape.softcap != 0) score_error += 4 * kEps * shape.softcap;
+  double sum = 0;
+  for (double& score : scores) sum += score = std::exp(score - max);
+  Reference row{std::vector<double>(d, 0.0), std::vector<double>(d, 0.0)};
+  for (int p = seen.begin; p < seen.end; ++p) {
+    double weight = scores[p - seen.begin] / sum;
+    for (int c = 0; c < d; ++c) {
+      double v = testing::Stored(shape.format.value_codec,
+                                 harness.Value(Stream::kValue, sequence, layer, p, kv_column + c));
+      row.out[c] += weight * v;
+      row.tolerance[c] += weight * std::fabs(v);
+    }
+  }
+  double relative = 2 * score_error + (2.0 * static_cast<double>(scores.size()) + 16) * kEps;
+  for (double& tolerance : row.tolerance) tolerance = tolerance * relative + 1e-30;
+  return row;
+}
+
+// Compares every `stride`-th position of a sequence, one q head each in turn.
+void ExpectMatchesDouble(const AttentionHarness& harness, int sequence, int stride) {
+  for (int layer = 0; layer < harness.layers(); ++layer) {
+    for (int p = 0; p < harness.length(sequence); p += stride) {
+      int q_head = p % harness.shape().q_heads;
+      Reference row = ReferenceRow(harness, sequence, layer, p, q_head);
+      const float* out = harness.Output(sequence, layer, p, q_head);
+      for (int c = 0; c < harness.shape().head_dim; ++c) {
+        ASSERT_NEAR(out[c], row.out[c], row.tolerance[c])
+            << "layer " << layer << " position " << p << " q head " << q_head << " channel " << c;
+      }
+    }
+  }
+}
+
+TEST(Attention, EveryLengthUpTo300MatchesDoublePrecisionInEveryCodecAndBlockSize) {
+  for (Isa isa : TestedIsas()) {
+    for (KvCodec codec : kernels::kAllKvCodecs) {
+      for (int block_size : {16, 32, 64}) {
+        SCOPED_TRACE(fmt::format("isa {} codec {} block {}", static_cast<int>(isa), Name(codec),
+                                 block_size));
+        AttentionShape shape{.q_heads = 3, .kv_heads = 1, .head_dim = 32};
+        shape.format = {codec, codec, block_size};
+        AttentionHarness harness(shape, {.max_positions = 300, .max_rows = 300, .threads = 2});
+        harness.Prefill(TableFor(isa), 0, 150, 150);
+        harness.Prefill(TableFor(isa), 0, 150, 1);  // the second half one by one
+        ExpectMatchesDouble(harness, 0, 1);
+      }
+    }
+  }
+}
+
+TEST(Attention, HeadSizesAndGroupsMatchDoublePrecision) {
+  for (Isa isa : TestedIsas()) {
+    for (int head_dim : {1, 5, 8, 24, 32, 64, 80, 96, 100, 112, 128, 256}) {
+      for (auto [q_heads, kv_heads] : {std::pair(2, 2), std::pair(14, 2), std::pair(9, 1)}) {
+        SCOPED_TRACE(fmt::format("isa {} head size {} heads {}/{}", static_cast<int>(isa), head_dim,
+                                 q_heads, kv_heads));
+        AttentionShape shape{.q_heads = q_heads, .kv_heads = kv_heads, .head_dim = head_dim};
+        shape.format = {KvCodec::kF16, KvCodec::kBf16, 16};
+        AttentionHarness harness(shape, {.max_positions = 50, .max_rows = 50});
+        harness.Prefill(TableFor(isa), 0, 50, 47);
+        ExpectMatchesDouble(harness, 0, 7);
+      }
+    }
+  }
+}
+
+TEST(Attention, WindowsAndSoftcapMatchDoublePrecision) {
+  for (Isa isa : TestedIsas()) {
+    for (float softcap : {0.0f, 2.0f, 50.0f}) {
+      AttentionShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32};
+      shape.windows = {0, 1, 5, 33, 300, 0, 256};
+      shape.softcap = softcap;
+      AttentionHarness harness(shape, {.max_positions = 600, .max_rows = 600, .threads = 3});
+      harness.Prefill(TableFor(isa), 0, 30, 1);
+      harness.Prefill(TableFor(isa), 0, isa == Isa::kScalar ? 250 : 570, 190);
+      ExpectMatchesDouble(harness, 0, 23);
+    }
+  }
+}
+
+// The fuzz tests' random choices.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : rng_(seed, 0, 0) {}
+  int Between(int low, int high) {
+    return low + static_cast<int>(rng_.NextBelow(static_cast<uint64_t>(high - low + 1)));
+  }
+  template <typename T>
+  T OneOf(std::initializer_list<T> choices) {
+    return choices.begin()[rng_.NextBelow(choices.size())];
+  }
+
+ private:
+  base::CounterRng rng_;
+};
+
+AttentionShape RandomShape(Dice& dice) {
+  AttentionShape shape;
+  shape.kv_heads = dice.Between(1, 3);
+  shape.q_heads = shape.kv_heads * dice.Between(1, 8);
+  shape.head_dim = dice.OneOf({8, 16, 20, 32, 64, 80});
+  shape.format = {dice.OneOf({KvCodec::kF32, KvCodec::kF16, KvCodec::kBf16}),
+                  dice.OneOf({KvCodec::kF32, KvCodec::kF16, KvCodec::kBf16}),
+                  dice.OneOf({16, 32, 64})};
+  shape.windows = {dice.OneOf({0, 0, 1, 20, 70, 256, 300})};
+  if (dice.Between(0, 1) == 1) shape.windows.push_back(0);
+  if (dice.Between(0, 3) == 0) shape.softcap = 20.0f;
+  return shape;
+}
+
+// Every sequence alone, whole, on one thread.
+std::unique_ptr<AttentionHarness> Undisturbed(const AttentionShape& shape,
+                                              const std::vector<int>& lengths, uint64_t seed) {
+  int longest = *std::max_element(lengths.begin(), lengths.end());
+  int sequences = static_cast<int>(lengths.size());
+  auto harness = std::make_unique<AttentionHarness>(
+      shape, HarnessOptions{.sequences = sequences,
+                            .max_positions = longest,
+                            .max_rows = std::max(longest, sequences),
+                            .seed = seed});
+  for (int i = 0; i < sequences; ++i) harness->Prefill(FastTable(), i, lengths[i], lengths[i]);
+  return harness;
+}
+
+void ExpectSameBits(const AttentionHarness& a, const AttentionHarness& b) {
+  ASSERT_EQ(a.sequences(), b.sequences());
+  for (int layer = 0; layer < a.layers(); ++layer) {
+    for (int s = 0; s < a.sequences(); ++s) {
+      ASSERT_EQ(a.length(s), b.length(s));
+      size_t bytes = static_cast<size_t>(a.length(s)) * a.q_size() * sizeof(float);
+      ASSERT_EQ(std::memcmp(a.Outputs(s, layer).data(), b.Outputs(s, layer).data(), bytes), 0)
+          << "sequence " << s << " layer " << layer;
+    }
+  }
+}
+
+// Steps that mix chunks of all sequences until each has its length.
+void RunMixed(AttentionHarness& harness, const std::vector<int>& lengths,
+              const kernels::KernelTable& kernels, Dice& dice) {
+  for (;;) {
+    std::vector<AttentionHarness::Piece> pieces;
+    for (int i = 0; i < harness.sequences(); ++i) {
+      int left = lengths[i] - harness.length(i);
+      if (left == 0 || dice.Between(0, 4) == 0) continue;
+      pieces.push_back({i, std::min(left, dice.OneOf({1, 1, 7, 64, 131}))});
+    }
+    if (!pieces.empty()) harness.Step(kernels, pieces);
+    bool done = true;
+    for (int i = 0; i < harness.sequences(); ++i) done = done && harness.length(i) == lengths[i];
+    if (done) return;
+  }
+}
+
+TEST(Attention, BatchChunksThreadsAndFramesNeverChangeABit) {
+  bool split_seen = false;
+  for (int round = 0; round < FuzzRounds(); ++round) {
+    uint64_t seed = 1000 + round;
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Dice dice(seed);
+    AttentionShape shape = RandomShape(dice);
+    std::vector<int> lengths;
+    for (int i = dice.Between(1, 4); i > 0; --i) lengths.push_back(dice.Between(1, 700));
+    auto whole = Undisturbed(shape, lengths, seed);
+    // The block size must not matter either.
+    shape.format.block_size = dice.OneOf({16, 32, 64});
+    for (int threads : {1, 2, 3}) {
+      AttentionHarness mixed(shape, {.sequences = static_cast<int>(lengths.size()),
+                                     .max_positions = 700,
+                                     .max_rows = 700,
+                                     .threads = threads,
+                                     .seed = seed});
+      RunMixed(mixed, lengths, FastTable(), dice);
+      split_seen = split_seen || !mixed.plan().units(0).splits.empty();
+      ExpectSameBits(*whole, mixed);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_TRUE(split_seen);  // or the test says nothing about splitting
+}
+
+TEST(Attention, ChunksOf1And7And64EqualWholePrefillBitForBit) {
+  for (KvCodec codec : kernels::kAllKvCodecs) {
+    for (int block_size : {16, 32, 64}) {
+      AttentionShape shape{.q_heads = 7, .kv_heads = 1, .head_dim = 40};
+      shape.windows = {0, 50};
+      shape.format = {codec, codec, block_size};
+      auto whole = Undisturbed(shape, {530}, 3);
+      for (int chunk : {1, 7, 64}) {
+        SCOPED_TRACE(fmt::format("codec {} block {} chunk {}", Name(codec), block_size, chunk));
+        AttentionHarness chunked(shape,
+                                 {.max_positions = 530, .max_rows = 530, .threads = 2, .seed = 3});
+        chunked.Prefill(FastTable(), 0, 530, chunk);
+        ExpectSameBits(*whole, chunked);
+      }
+    }
+  }
+}
+
+TEST(Attention, EveryInstructionSetGivesTheScalarBits) {
+  for (Isa isa : TestedIsas()) {
+    for (int round = 0; round < (FuzzRounds() + 3) / 4; ++round) {
+      uint64_t seed = 77 + round;
+      SCOPED_TRACE(fmt::format("seed {} isa {}", seed, static_cast<int>(isa)));
+      Dice dice(seed);
+      AttentionShape shape = RandomShape(dice);
+      std::vector<int> lengths = {dice.Between(1, 330), dice.Between(1, 100)};
+      HarnessOptions options{.sequences = 2, .max_positions = 330, .max_rows = 262, .seed = seed};
+      AttentionHarness scalar(shape, options);
+      Dice steps(seed);
+      RunMixed(scalar, lengths, TableFor(Isa::kScalar), steps);
+      AttentionHarness other(shape, options);
+      Dice same_steps(seed);
+      RunMixed(other, lengths, TableFor(isa), same_steps);
+      ExpectSameBits(scalar, other);
+    }
+  }
+}
+
+TEST(Attention, ANaNTokenReachesNoEarlierRow) {
+  AttentionShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32};
+  shape.windows = {0, 40};
+  shape.format.key_codec = KvCodec::kF32;
+  auto clean = Undisturbed(shape, {200}, 5);
+  for (int poisoned : {0, 3, 17, 100, 199}) {
+    AttentionHarness harness(shape, {.max_positions = 200, .max_rows = 200, .seed = 5});
+    harness.PoisonPosition(0, poisoned);
+    harness.Prefill(FastTable(), 0, 200, 200);
+    for (int layer = 0; layer < 2; ++layer) {
+      for (int p = 0; p < 200; ++p) {
+        PositionRange seen = VisibleRange(p, shape.windows[layer]);
+        bool sees = seen.begin <= poisoned && poisoned < seen.end;
+        const float* out = harness.Output(0, layer, p, 0);
+        if (sees) {
+          EXPECT_TRUE(std::isnan(out[0])) << "layer " << layer << " position " << p;
+        } else {
+          EXPECT_EQ(std::memcmp(out, clean->Output(0, layer, p, 0), harness.q_size() * 4), 0)
+              << "layer " << layer << " position " << p << " poisoned " << poisoned;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, OverflowingKeysAndValuesSaturate) {
+  for (Isa isa : TestedIsas()) {
+    for (KvCodec codec : {KvCodec::kF16, KvCodec::kBf16}) {
+      KvLayout layout = std::move(KvLayout::Create({1, 8, {0}}, {codec, codec, 16})).value();
+      KvStore store = std::move(KvStore::Create(layout, layout.frame_bytes())).value();
+      AttentionPlan plan(layout, {.max_rows = 1, .max_sequences = 1, .q_heads = 1});
+      base::ThreadTeam team(1);
+      FrameId frame{0};
+      BlockTable table{0, {&frame, 1}};
+      SequenceRun run{0, 1, 0, {&table, 1}};
+      plan.Build({&run, 1});
+      constexpr float kInf = std::numeric_limits<float>::infinity();
+      std::vector<float> huge = {3.4e38f, -3.4e38f, kInf, -kInf, 1, 0, -0.0f, 1e-40f};
+      std::vector<float> ones(8, 1e-30f), out(8);
+      kernels::KernelTable kernels = TableFor(isa);
+      WriteKv(kernels, plan, store, {0, {huge.data(), 1, 8}, {huge.data(), 1, 8}}, team);
+      Attention(kernels, plan, store, {0, {ones.data(), 1, 8}, {out.data(), 1, 8}, {}}, team);
+      float largest = codec == KvCodec::kF16 ? 65504.0f : 0x1.fep127f;
+      std::vector<float> expected = {largest, -largest, largest, -largest, 1, 0, 0, 0};
+      if (codec == KvCodec::kBf16) expected[7] = testing::Stored(codec, 1e-40f);
+      EXPECT_EQ(out, expected);
+    }
+  }
+}
+
+TEST(Attention, CopiedTokensServeAsTheOriginalsDo) {
+  AttentionShape shape{.q_heads = 2, .kv_heads = 2, .head_dim = 20};
+  shape.windows = {0, 64, 64, 0, 64};
+  shape.format = {KvCodec::kF16, KvCodec::kF32, 32};
+  auto whole = Undisturbed(shape, {60}, 9);
+  for (int copied : {1, 15, 31, 32}) {
+    AttentionHarness harness(shape, {.max_positions = 60, .max_rows = 60, .seed = 9});
+    harness.Prefill(FastTable(), 0, copied, copied);
+    for (int group = 0; group < harness.layout().group_count(); ++group) {
+      FrameId from = harness.frame(0, group, 0);
+      FrameId to = harness.spare_frame();
+      harness.store().CopyTokens(from, to, copied, group);
+      std::memset(harness.store().frame(from), 0xff, harness.layout().frame_bytes());
+      harness.store().CopyTokens(to, from, copied, group);
+    }
+    harness.Prefill(FastTable(), 0, 60 - copied, 60);
+    ExpectSameBits(*whole, harness);
+  }
+}
+
+TEST(AttentionPlan, UnitsCoverEveryRowAndSpanOnceAndNothingGrows) {
+  for (int round = 0; round < 300; ++round) {
+    uint64_t seed = 500 + round;
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Dice dice(seed);
+    AttentionShape shape = RandomShape(dice);
+    KvLayout layout =
+        std::move(KvLayout::Create({shape.kv_heads, shape.head_dim, shape.windows}, shape.format))
+            .value();
+    AttentionLimits limits{.max_rows = 600,
+                           .max_sequences = dice.Between(1, 40),
+                           .q_heads = shape.q_heads,
+                           .threads = dice.Between(1, 24)};
+    AttentionPlan plan(layout, limits);
+    size_t capacity = plan.units(0).units.capacity();
+    std::vector<FrameId> frames(20000 / 16 + 1);
+    std::vector<BlockTable> tables(layout.group_count(), {0, frames});
+    std::vector<SequenceRun> runs;
+    int rows = 0;
+    for (int i = 0; i < limits.max_sequences; ++i) {
+      int count = std::min(600 - rows - limits.max_sequences, dice.OneOf({1, 1, 1, 5, 200}));
+      if (count < 1) break;
+      runs.push_back({rows, count, dice.OneOf({0, 30, 2000, 19000}), tables});
+      rows += count;
+    }
+    plan.Build(runs);
+    EXPECT_EQ(plan.units(0).units.capacity(), capacity);
+    // seen[run, head, row]: how many spans were handed out, against how many there are.
+    int window = shape.windows[0];
+    std::vector<int> handed(static_cast<size_t>(rows) * shape.q_heads, 0);
+    for (const AttentionPlan::Unit& unit : plan.units(0).units) {
+      const SequenceRun& run = runs[unit.run];
+      for (int r = 0; r < unit.rows; ++r) {
+        int row = run.first_row + (unit.first + r) / shape.group_size();
+        int q_head = unit.kv_head * shape.group_size() + (unit.first + r) % shape.group_size();
+        int position = run.first_position + (unit.first + r) / shape.group_size();
+        PositionRange seen = VisibleRange(position, window);
+        int first = std::max(unit.first_span, seen.begin / kernels::kSpan);
+        int last = std::min(unit.last_span, (seen.end - 1) / kernels::kSpan);
+        handed[row * shape.q_heads + q_head] += std::max(0, last - first + 1);
+      }
+    }
+    for (const SequenceRun& run : runs) {
+      for (int i = 0; i < run.rows; ++i) {
+        PositionRange seen = VisibleRange(run.first_position + i, window);
+        int spans = (seen.end - 1) / kernels::kSpan - seen.begin / kernels::kSpan + 1;
+        for (int h = 0; h < shape.q_heads; ++h) {
+          ASSERT_EQ(handed[(run.first_row + i) * shape.q_heads + h], spans);
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionMath, ExpIsWithinTwoUlpAndTanhWithinFourEps) {
+  EXPECT_EQ(kernels::ExpNonPositive(0.0f), 1.0f);
+  EXPECT_EQ(kernels::ExpNonPositive(-INFINITY), 0.0f);
+  for (float x = 0.0f; x >= -87.0f; x = std::nextafter(x * 1.00003f, -100.0f) - 1e-7f) {
+    double exact = std::exp(static_cast<double>(x));
+    ASSERT_NEAR(kernels::ExpNonPositive(x), exact, exact * 0x1p-22) << x;
+  }
+  for (float cap : {1.0f, 30.0f, 50.0f}) {
+    for (float s = -400.0f; s < 400.0f; s += 0.0371f) {
+      double exact = cap * std::tanh(static_cast<double>(s) / cap);
+      ASSERT_NEAR(kernels::Softcap(s, cap), exact, cap * 0x1p-22) << s;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire::kvstore

@@ -1,0 +1,79 @@
+#include "kvstore/kv_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace quire::kvstore {
+namespace {
+
+// What this process can still get: the system's estimate, and its control group's limit.
+size_t AvailableMemoryBytes() {
+  size_t available = std::numeric_limits<size_t>::max();
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key, unit;
+  for (size_t kib; meminfo >> key >> kib; std::getline(meminfo, unit)) {
+    if (key == "MemAvailable:") available = kib * 1024;
+  }
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  if (size_t bytes; limit >> bytes) available = std::min(available, bytes);
+  return available;
+}
+
+double MiB(size_t bytes) {
+  return static_cast<double>(bytes) / (1 << 20);
+}
+
+// The first `tokens` of block_size columns of each of `rows` rows.
+void CopyColumns(const std::byte* from, std::byte* to, int rows, size_t row_bytes,
+                 size_t used_bytes) {
+  for (int r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * row_bytes, used_bytes);
+}
+
+}  // namespace
+
+Result<KvStore> KvStore::Create(const KvLayout& layout, size_t arena_bytes) {
+  size_t frames = arena_bytes / layout.frame_bytes();
+  if (frames == 0) {
+    return MakeError(ErrorKind::kExhausted,
+                     "a KV cache of {} bytes holds no frame: this model needs at least {} bytes "
+                     "({} tokens) in each of {} layer groups; raise --kv-cache-memory",
+                     arena_bytes, layout.frame_bytes(), layout.block_size(), layout.group_count());
+  }
+  frames = std::min<size_t>(frames, std::numeric_limits<int32_t>::max());
+  size_t bytes = frames * layout.frame_bytes();
+  size_t available = AvailableMemoryBytes();
+  if (bytes > available) {
+    return MakeError(ErrorKind::kExhausted,
+                     "no memory for the KV cache: {:.1f} MiB needed, {:.1f} MiB available; lower "
+                     "--kv-cache-memory",
+                     MiB(bytes), MiB(available));
+  }
+  QUIRE_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(bytes));
+  return KvStore(layout, std::move(arena), static_cast<int>(frames));
+}
+
+void KvStore::CopyTokens(FrameId from, FrameId to, int tokens, int group) {
+  QUIRE_CHECK(tokens >= 0 && tokens <= layout_.block_size());
+  QUIRE_CHECK(group >= 0 && group < layout_.group_count());
+  const std::byte* source = frame(from);
+  std::byte* target = frame(to);
+  int head_dim = layout_.head_dim();
+  int block_size = layout_.block_size();
+  size_t key_row = kernels::KvPieceBytes(layout_.format().key_codec, 1, block_size);
+  size_t key_used = kernels::KvPieceBytes(layout_.format().key_codec, 1, tokens);
+  size_t value_used = kernels::KvPieceBytes(layout_.format().value_codec, head_dim, tokens);
+  int slots = static_cast<int>(layout_.groups()[group].layers.size());
+  for (int slot = 0; slot < slots; ++slot) {
+    for (int head = 0; head < layout_.kv_heads(); ++head) {
+      size_t keys = layout_.key_offset(slot, head);
+      CopyColumns(source + keys, target + keys, head_dim, key_row, key_used);
+      size_t values = layout_.value_offset(slot, head);
+      std::memcpy(target + values, source + values, value_used);
+    }
+  }
+}
+
+}  // namespace quire::kvstore
