@@ -25,13 +25,9 @@ struct StopStrings::Automaton {
   }
 };
 
-StopStrings::StopStrings() : automaton_(std::make_unique<Automaton>()) {}
-StopStrings::~StopStrings() = default;
-
-Result<std::shared_ptr<const StopStrings>> StopStrings::Create(
-    const std::vector<std::string>& strings) {
-  std::shared_ptr<StopStrings> stops(new StopStrings);
-  Automaton& automaton = *stops->automaton_;
+Result<StopStrings> StopStrings::Create(const std::vector<std::string>& strings) {
+  auto compiled = std::make_shared<Automaton>();
+  Automaton& automaton = *compiled;
   size_t bytes = 0;
   for (size_t i = 0; i < strings.size(); ++i) {
     if (strings[i].empty()) {
@@ -64,12 +60,12 @@ Result<std::shared_ptr<const StopStrings>> StopStrings::Create(
           trie.Value(node) ? std::optional(node) : automaton.match[automaton.fallback[node]];
     }
   }
-  return std::shared_ptr<const StopStrings>(std::move(stops));
+  return StopStrings(std::move(compiled));
 }
 
 bool StopMatcher::Append(std::string_view text, std::string& out) {
   if (stopped()) return false;
-  const StopStrings::Automaton& automaton = *strings_->automaton_;
+  const StopStrings::Automaton& automaton = *strings_.automaton_;
   for (size_t i = 0; i < text.size(); ++i) {
     state_ = automaton.Next(state_, text[i]);
     if (!automaton.match[state_]) continue;

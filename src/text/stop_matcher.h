@@ -17,27 +17,26 @@
 
 namespace quire::text {
 
-// Stop strings, compiled (Aho and Corasick, 1975). Immutable, shared by the matchers of a request.
+// Stop strings, compiled (Aho and Corasick, 1975). Immutable; copies share them.
 class StopStrings {
  public:
   // At most 64 KiB together, none empty. No strings: nothing ever matches.
-  static Result<std::shared_ptr<const StopStrings>> Create(const std::vector<std::string>& strings);
-  ~StopStrings();
+  static Result<StopStrings> Create(const std::vector<std::string>& strings);
 
  private:
   friend class StopMatcher;
-  StopStrings();
-
   struct Automaton;
-  std::unique_ptr<Automaton> automaton_;
+  explicit StopStrings(std::shared_ptr<const Automaton> automaton)
+      : automaton_(std::move(automaton)) {}
+
+  std::shared_ptr<const Automaton> automaton_;
 };
 
 enum class StopText { kExclude, kInclude };  // whether the stop string itself comes out
 
 class StopMatcher {
  public:
-  explicit StopMatcher(std::shared_ptr<const StopStrings> strings,
-                       StopText stop_text = StopText::kExclude)
+  explicit StopMatcher(StopStrings strings, StopText stop_text = StopText::kExclude)
       : strings_(std::move(strings)), stop_text_(stop_text) {}
 
   // Appends to `out` what of the text so far is certain to be sent. False once a stop string has
@@ -56,7 +55,7 @@ class StopMatcher {
   std::optional<int> stopped_at() const { return stopped_at_; }
 
  private:
-  std::shared_ptr<const StopStrings> strings_;
+  StopStrings strings_;
   StopText stop_text_;
   int state_ = 0;     // of the automaton: the longest end of the text that starts a stop string
   std::string held_;  // that end
