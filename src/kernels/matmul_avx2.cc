@@ -132,8 +132,6 @@ CodeSource DecodeChunk(const PanelTask& task, ChunkRange chunk, Decoded& decoded
   return source;
 }
 
-inline constexpr int kTileTokens = 4;
-
 template <DType kType, int kT>
 void RunTile(const PanelTask& task, ChunkRange chunk, const CodeSource& source, int64_t token) {
   alignas(32) float y[kT * kPanelRows];
@@ -144,62 +142,63 @@ void RunTile(const PanelTask& task, ChunkRange chunk, const CodeSource& source, 
   StoreSums(task, chunk, token, kT, y);
 }
 
+// Calls run[n](task, chunk, source, token) for tiles of n <= max tokens that cover all tokens and
+// differ by at most one in size: a narrow tile costs nearly as much as a wide one.
+template <typename Source, size_t kSizes>
+void RunTiles(void (*const (&run)[kSizes])(const PanelTask&, ChunkRange, const Source&, int64_t),
+              const PanelTask& task, ChunkRange chunk, const Source& source) {
+  const int64_t tokens = task.x.rows;
+  const int64_t tiles = (tokens + kSizes - 2) / static_cast<int64_t>(kSizes - 1);
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t begin = tokens * tile / tiles;
+    const int64_t end = tokens * (tile + 1) / tiles;
+    run[end - begin](task, chunk, source, begin);
+  }
+}
+
 template <DType kType>
 void QuantizedPanel(const PanelTask& task) {
+  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const CodeSource&, int64_t) = {
+      nullptr, RunTile<kType, 1>, RunTile<kType, 2>, RunTile<kType, 3>, RunTile<kType, 4>};
   Decoded decoded;
   for (int64_t begin = 0; begin < task.cols; begin += kChunk) {
     const ChunkRange chunk = {begin, std::min(begin + kChunk, task.cols)};
     const CodeSource source = DecodeChunk<kType>(task, chunk, decoded);
-    int64_t token = 0;
-    for (; token + kTileTokens <= task.x.rows; token += kTileTokens) {
-      RunTile<kType, kTileTokens>(task, chunk, source, token);
-    }
-    switch (task.x.rows - token) {
-      case 1:
-        RunTile<kType, 1>(task, chunk, source, token);
-        break;
-      case 2:
-        RunTile<kType, 2>(task, chunk, source, token);
-        break;
-      case 3:
-        RunTile<kType, 3>(task, chunk, source, token);
-        break;
-      default:
-        break;
-    }
+    RunTiles(kRun, task, chunk, source);
   }
 }
 
 inline constexpr int kFloatTileTokens = 6;
 inline constexpr int64_t kFloatChunk = 256;  // 16 KiB of f32 weights
 
+// Weights of a float type, or what was decoded from them.
+struct FloatSource {
+  const std::byte* weights;  // [columns][16 rows]
+};
+
 template <DType kType, int kT>
-void RunFloatTile(const PanelTask& task, ChunkRange chunk, const std::byte* w, int64_t token) {
+void RunFloatTile(const PanelTask& task, ChunkRange chunk, const FloatSource& source,
+                  int64_t token) {
   alignas(32) float y[kT * kPanelRows];
   LoadSums(task, chunk, token, kT, y);
-  MultiplyFloats<kType, kT>(w, {task.x.data + token * task.x.stride + chunk.begin, task.x.stride,
-                                chunk.end - chunk.begin, y});
+  MultiplyFloats<kType, kT>(source.weights, {task.x.data + token * task.x.stride + chunk.begin,
+                                             task.x.stride, chunk.end - chunk.begin, y});
   StoreSums(task, chunk, token, kT, y);
 }
 
 // All tokens over one chunk, whose weights are of kType whatever the matrix has.
 template <DType kType>
-void RunFloatTiles(const PanelTask& task, ChunkRange chunk, const std::byte* w) {
-  using RunTileFunction = void (*)(const PanelTask&, ChunkRange, const std::byte*, int64_t);
-  constexpr RunTileFunction kRun[] = {
+void RunFloatTiles(const PanelTask& task, ChunkRange chunk, const std::byte* weights) {
+  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const FloatSource&, int64_t) = {
       nullptr,
       RunFloatTile<kType, 1>,
       RunFloatTile<kType, 2>,
       RunFloatTile<kType, 3>,
       RunFloatTile<kType, 4>,
       RunFloatTile<kType, 5>,
-      RunFloatTile<kType, 6>,
+      RunFloatTile<kType, kFloatTileTokens>,
   };
-  for (int64_t token = 0; token < task.x.rows;) {
-    const auto tokens = std::min<int64_t>(kFloatTileTokens, task.x.rows - token);
-    kRun[tokens](task, chunk, w, token);
-    token += tokens;
-  }
+  RunTiles(kRun, task, chunk, FloatSource{weights});
 }
 
 template <DType kType>
@@ -210,14 +209,14 @@ void FloatPanel(const PanelTask& task) {
   alignas(64) float decoded[kFloatChunk * kPanelRows];
   for (int64_t begin = 0; begin < task.cols; begin += kFloatChunk) {
     const ChunkRange chunk = {begin, std::min(begin + kFloatChunk, task.cols)};
-    const std::byte* w = task.panel + begin * Traits(kType).block_bytes * kPanelRows;
+    const std::byte* weights = task.panel + begin * Traits(kType).block_bytes * kPanelRows;
     if constexpr (kType != DType::kF32) {
       for (int64_t k = 0; k < chunk.end - begin; ++k) {
-        StoreFloats(decoded + k * kPanelRows, LoadWeights<kType>(w, k));
+        StoreFloats(decoded + k * kPanelRows, LoadWeights<kType>(weights, k));
       }
-      w = reinterpret_cast<const std::byte*>(decoded);
+      weights = reinterpret_cast<const std::byte*>(decoded);
     }
-    RunFloatTiles<DType::kF32>(task, chunk, w);
+    RunFloatTiles<DType::kF32>(task, chunk, weights);
   }
 }
 

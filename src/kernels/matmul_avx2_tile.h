@@ -26,6 +26,12 @@ struct CodeSource {
   const int32_t* negatives;
 };
 
+// Keeps the compiler from turning a chain of integer additions into a tree, which needs more
+// registers than there are.
+inline void KeepOrder(__m256i& a, __m256i& b) {
+  asm("" : "+x"(a), "+x"(b));
+}
+
 inline __m256i BroadcastGroup(const int8_t* codes) {
   int32_t four = 0;
   std::memcpy(&four, codes, 4);
@@ -93,6 +99,7 @@ inline void MultiplySigned(const CodeSource& w, const Tile& tile) {
         const __m256i c = _mm256_maddubs_epi16(abs_high, _mm256_xor_si256(x, flip_high));
         low[t] = _mm256_add_epi32(low[t], _mm256_madd_epi16(a, ones));
         high[t] = _mm256_add_epi32(high[t], _mm256_madd_epi16(c, ones));
+        KeepOrder(low[t], high[t]);
       }
     }
     const FloatLanes scales = LoadFloats(w.scales + b * kPanelRows);
@@ -131,6 +138,7 @@ inline void DotUnsigned(const std::byte* codes, const int8_t* x, int64_t x_bytes
         const __m256i c = _mm256_maddubs_epi16(w.high, group);
         sum_low[t] = g == first ? a : _mm256_add_epi16(sum_low[t], a);
         sum_high[t] = g == first ? c : _mm256_add_epi16(sum_high[t], c);
+        KeepOrder(sum_low[t], sum_high[t]);
       }
     }
 #pragma GCC unroll 8
