@@ -35,7 +35,11 @@ choose() {
   while read -r line; do
     chosen=
     for package in $(echo "$line" | tr '|' ' '); do
-      if apt-cache show "$package" >/dev/null 2>&1; then chosen=$package && break; fi
+      # `show` also succeeds, saying nothing, for a name that others merely mention.
+      if apt-cache show "$package" 2>/dev/null | grep -q '^Package:'; then
+        chosen=$package
+        break
+      fi
     done
     echo "${chosen:-${line%% *}}"
   done
