@@ -29,9 +29,15 @@ struct Failure {
   int line = 0;
 };
 
+// The engine's only throw: rendering recurses through values, expressions and statements, and a
+// Result at each of their steps would bury what they do.
+[[noreturn]] inline void Raise(Failure failure) {
+  throw failure;
+}
+
 template <typename... Args>
 [[noreturn]] void Fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Failure{ErrorKind::kInvalid, fmt::format(format, std::forward<Args>(args)...), 0};
+  Raise({ErrorKind::kInvalid, fmt::format(format, std::forward<Args>(args)...), 0});
 }
 
 class Budget {

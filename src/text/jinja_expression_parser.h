@@ -98,7 +98,7 @@ class ExpressionParser {
   }
   [[noreturn]] void Error(std::string message) const { ErrorAt(line(), std::move(message)); }
   [[noreturn]] static void ErrorAt(int line, std::string message) {
-    throw Failure{ErrorKind::kInvalid, std::move(message), line};
+    Raise({ErrorKind::kInvalid, std::move(message), line});
   }
 
   // --- trees

@@ -1,7 +1,6 @@
 #include "text/jinja_filters.h"
 
 #include <cmath>
-#include <stdexcept>
 
 #include "text/jinja_format.h"
 #include "text/jinja_parameters.h"
@@ -114,14 +113,14 @@ Value Indent(Interpreter& interpreter, const Value& self, const Arguments& argum
     interpreter.budget().CheckRoom(width);
     indent.assign(static_cast<size_t>(width), ' ');
   }
-  const bool blank = parameters.TruthOr(2, false);
+  const bool blank = parameters.IsTrue(2);
   interpreter.budget().CheckRoom(17 * static_cast<int64_t>(self.text().size()));
   const std::string text = self.text() + "\n";  // so that an empty last line counts
   Writer out(interpreter.budget());
   bool first = true;
   for (std::string_view line : SplitLines(text, LineEnds::kDrop)) {
     if (!first) out.Append("\n");
-    if (first ? parameters.TruthOr(1, false) : (blank || !line.empty())) out.Append(indent);
+    if (first ? parameters.IsTrue(1) : (blank || !line.empty())) out.Append(indent);
     out.Append(line);
     first = false;
   }
@@ -152,7 +151,7 @@ Value Truncate(Interpreter& interpreter, const Value& self, const Arguments& arg
     Fail("truncate needs a length above its end's, and no negative leeway");
   if (CountCodePoints(text) - leeway <= length) return interpreter.MakeString(text);
   std::string out = text.substr(0, ByteOffset(text, kept));
-  if (!parameters.TruthOr(1, false)) out = out.substr(0, out.rfind(' '));
+  if (!parameters.IsTrue(1)) out = out.substr(0, out.rfind(' '));
   return interpreter.MakeString(out + end);
 }
 
@@ -173,8 +172,7 @@ Value WordCount(Interpreter& interpreter, const Value& self, const Arguments& ar
 
 Value Default(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   const Parameters parameters("default", arguments, {"default_value", "boolean"});
-  const bool missing =
-      self.is(Kind::kUndefined) || (parameters.TruthOr(1, false) && !IsTruthy(self));
+  const bool missing = self.is(Kind::kUndefined) || (parameters.IsTrue(1) && !IsTruthy(self));
   return missing ? parameters.Or(0, interpreter.MakeString("")) : self;
 }
 
@@ -185,14 +183,12 @@ Value ToInt(Interpreter&, const Value& self, const Arguments& arguments) {
   std::optional<double> number;
   if (self.is(Kind::kFloat)) number = self.number();
   if (self.is(Kind::kString)) {
-    try {
-      const int64_t base = parameters.IntOr(1, 10);
-      if (base == 0 || (base >= 2 && base <= 36)) {
-        if (const auto value = ParseInt(self.text(), static_cast<int>(base)))
-          return Value::Int(*value);
+    const int64_t base = parameters.IntOr(1, 10);
+    if (base == 0 || (base >= 2 && base <= 36)) {
+      if (const auto parsed = ParseInt(self.text(), static_cast<int>(base))) {
+        if (!parsed->fits) Fail("the number does not fit 64 bits");
+        return Value::Int(parsed->value);
       }
-    } catch (const std::overflow_error&) {
-      Fail("the number does not fit 64 bits");
     }
     number = ParseFloat(self.text());
   }
@@ -267,8 +263,8 @@ Value ToJson(Interpreter& interpreter, const Value& self, const Arguments& argum
   const Parameters parameters("tojson", arguments,
                               {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
-  if (parameters.TruthOr(0, false)) style.non_ascii = NonAscii::kEscaped;
-  if (parameters.TruthOr(3, false)) style.key_order = KeyOrder::kSorted;
+  if (parameters.IsTrue(0)) style.non_ascii = NonAscii::kEscaped;
+  if (parameters.IsTrue(3)) style.key_order = KeyOrder::kSorted;
   if (parameters.IsSet(1)) {
     if (parameters.Required(1).is(Kind::kString)) {
       style.indent = parameters.Text(1);

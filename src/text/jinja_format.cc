@@ -412,7 +412,7 @@ class BraceFormatter {
     if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != text.npos) {
       return std::nullopt;
     }
-    return ParseInt(text, 10);
+    return ParseInt(text, 10).value_or(ParsedInt{}).value;
   }
 
   Value Head(std::string_view head) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <stdexcept>
 
 #include "text/jinja_text.h"
 
@@ -12,7 +11,7 @@ namespace {
 constexpr size_t kNotFound = std::string_view::npos;
 
 [[noreturn]] void FailAt(int line, std::string message) {
-  throw Failure{ErrorKind::kInvalid, std::move(message), line};
+  Raise({ErrorKind::kInvalid, std::move(message), line});
 }
 
 // \r\n and \r become \n, and one line break at the end is dropped.
@@ -31,11 +30,11 @@ std::string NormalizeNewlines(std::string_view source) {
   return out;
 }
 
-int HexDigit(char c) {
+std::optional<int> HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
+  return std::nullopt;
 }
 
 // The inside of a string literal with its escapes resolved as in Python.
@@ -97,9 +96,9 @@ class Unescaper {
   void Hex(int digits) {
     char32_t value = 0;
     for (int i = 0; i < digits; ++i) {
-      const int digit = at_ < raw_.size() ? HexDigit(raw_[at_]) : -1;
-      if (digit < 0) FailAt(line_, fmt::format("an escape needs {} hexadecimal digits", digits));
-      value = (value << 4) | static_cast<char32_t>(digit);
+      const auto digit = at_ < raw_.size() ? HexDigit(raw_[at_]) : std::nullopt;
+      if (!digit) FailAt(line_, fmt::format("an escape needs {} hexadecimal digits", digits));
+      value = (value << 4) | static_cast<char32_t>(*digit);
       ++at_;
     }
     if (value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) {
@@ -312,8 +311,8 @@ class Lexer {
   // Digits of `base` from `at` on, single underscores between them.
   size_t Digits(size_t at, int base) const {
     auto is_digit = [&](size_t i) {
-      const int digit = i < source_.size() ? HexDigit(source_[i]) : -1;
-      return digit >= 0 && digit < base;
+      const auto digit = i < source_.size() ? HexDigit(source_[i]) : std::nullopt;
+      return digit && *digit < base;
     };
     while (is_digit(at) || (at < source_.size() && source_[at] == '_' && is_digit(at + 1))) ++at;
     return at;
@@ -360,16 +359,14 @@ class Lexer {
       }
     }
     const std::string digits = source_.substr(at_, end - at_);
-    std::optional<int64_t> value;
-    try {
-      value = ParseInt(digits, base);
-    } catch (const std::overflow_error&) {
+    const std::optional<ParsedInt> number = ParseInt(digits, base);
+    if (number && !number->fits) {
       FailAt(line_, fmt::format("the number {} does not fit 64 bits", digits));
     }
-    if (!value || (base == 10 && digits.size() > 1 && digits[0] == '0' && *value != 0)) {
+    if (!number || (base == 10 && digits.size() > 1 && digits[0] == '0' && number->value != 0)) {
       FailAt(line_, fmt::format("{} is not a number", digits));
     }
-    Token token{TokenKind::kNumber, line_, "", Value::Int(*value)};
+    Token token{TokenKind::kNumber, line_, "", Value::Int(number->value)};
     tokens_.push_back(std::move(token));
     at_ = end;
   }

@@ -101,7 +101,7 @@ Value Reverse(Interpreter& interpreter, const Value& self, const Arguments& argu
 Value SortInPlace(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   const Parameters parameters("sort", arguments, {"reverse"});
   std::vector<Value> items = self.items();
-  const bool descending = parameters.TruthOr(0, false);
+  const bool descending = parameters.IsTrue(0);
   std::stable_sort(items.begin(), items.end(), [&](const Value& a, const Value& b) {
     return descending ? Compare(interpreter.budget(), b, a, "<") < 0
                       : Compare(interpreter.budget(), a, b, "<") < 0;

@@ -43,8 +43,8 @@ int64_t Parameters::IntOr(size_t i, int64_t fallback) const {
   return Has(i) ? Int(i) : fallback;
 }
 
-bool Parameters::TruthOr(size_t i, bool fallback) const {
-  return Has(i) ? IsTruthy(*values_[i]) : fallback;
+bool Parameters::IsTrue(size_t i) const {
+  return Has(i) && IsTruthy(*values_[i]);
 }
 
 int64_t ToInteger(const Value& value, std::string_view what) {

@@ -24,7 +24,8 @@ class Parameters {
 
   Value Or(size_t i, Value fallback) const { return Has(i) ? *values_[i] : std::move(fallback); }
   int64_t IntOr(size_t i, int64_t fallback) const;
-  bool TruthOr(size_t i, bool fallback) const;
+  // Missing is false.
+  bool IsTrue(size_t i) const;
   // Missing and None mean absent.
   bool IsSet(size_t i) const { return Has(i) && !values_[i]->is(Kind::kNone); }
 

@@ -11,7 +11,7 @@ namespace {
 enum class Letters { kAsTheyAre, kFolded };  // what comparing sees
 
 Letters LettersOf(const Parameters& parameters, size_t case_sensitive) {
-  return parameters.TruthOr(case_sensitive, false) ? Letters::kAsTheyAre : Letters::kFolded;
+  return parameters.IsTrue(case_sensitive) ? Letters::kAsTheyAre : Letters::kFolded;
 }
 
 Value Fold(Interpreter& interpreter, const Value& value, Letters letters) {
@@ -52,7 +52,7 @@ class Path {
   Value KeyOf(std::string_view part) {
     const bool is_index = !part.empty() && part.size() < 10 &&
                           part.find_first_not_of("0123456789") == std::string_view::npos;
-    if (is_index) return Value::Int(ParseInt(part, 10).value_or(0));
+    if (is_index) return Value::Int(ParseInt(part, 10).value_or(ParsedInt{}).value);
     return interpreter_.MakeString(std::string(part));
   }
 
@@ -165,7 +165,7 @@ Value Sort(Interpreter& interpreter, const Value& self, const Arguments& argumen
     for (const Path& path : paths) key.push_back(Fold(interpreter, path.Of(item), letters));
     keyed.emplace_back(interpreter.MakeList(std::move(key)), item);
   }
-  keyed = SortBy(interpreter, std::move(keyed), parameters.TruthOr(0, false));
+  keyed = SortBy(interpreter, std::move(keyed), parameters.IsTrue(0));
   return interpreter.MakeList(SecondsOf(std::move(keyed)));
 }
 
@@ -179,7 +179,7 @@ Value DictSort(Interpreter& interpreter, const Value& self, const Arguments& arg
     keyed.emplace_back(Fold(interpreter, by == "key" ? key : value, LettersOf(parameters, 0)),
                        interpreter.MakeTuple({key, value}));
   }
-  keyed = SortBy(interpreter, std::move(keyed), parameters.TruthOr(2, false));
+  keyed = SortBy(interpreter, std::move(keyed), parameters.IsTrue(2));
   return interpreter.MakeList(SecondsOf(std::move(keyed)));
 }
 

@@ -157,10 +157,10 @@ void Interpreter::Emit(std::string_view text) {
   budget_.StepBytes(bytes);
   if (out_ == rendered_) {
     if (bytes > budget_.limits().max_output_bytes - static_cast<int64_t>(out_->size())) {
-      throw Failure{
-          ErrorKind::kExhausted,
-          fmt::format("the template writes more than {} bytes", budget_.limits().max_output_bytes),
-          0};
+      Raise(
+          {ErrorKind::kExhausted,
+           fmt::format("the template writes more than {} bytes", budget_.limits().max_output_bytes),
+           0});
     }
   } else {
     budget_.Take(bytes);

@@ -242,7 +242,7 @@ Value Lines(Interpreter& interpreter, const Value& self, const Arguments& argume
   const Parameters parameters("splitlines", arguments, {"keepends"});
   interpreter.budget().StepBytes(static_cast<int64_t>(self.text().size()));
   interpreter.budget().CheckRoom(16 * static_cast<int64_t>(self.text().size()));
-  const LineEnds ends = parameters.TruthOr(0, false) ? LineEnds::kKeep : LineEnds::kDrop;
+  const LineEnds ends = parameters.IsTrue(0) ? LineEnds::kKeep : LineEnds::kDrop;
   return ToStrings(interpreter, SplitLines(self.text(), ends));
 }
 

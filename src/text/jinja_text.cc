@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <stdexcept>
 
 #include <unicode/locid.h>
 #include <unicode/uchar.h>
@@ -463,7 +462,7 @@ std::optional<double> ParseFloat(std::string_view text) {
   return negative ? -value : value;
 }
 
-std::optional<int64_t> ParseInt(std::string_view text, int base) {
+std::optional<ParsedInt> ParseInt(std::string_view text, int base) {
   text = Strip(text, std::nullopt, Sides::kBoth);
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
@@ -490,9 +489,9 @@ std::optional<int64_t> ParseInt(std::string_view text, int base) {
   const auto [end, error] =
       std::from_chars(digits->data(), digits->data() + digits->size(), value, base);
   if (end != digits->data() + digits->size()) return std::nullopt;
-  if (error == std::errc::result_out_of_range) throw std::overflow_error("integer beyond 64 bits");
+  if (error == std::errc::result_out_of_range) return ParsedInt{.fits = false};
   if (error != std::errc()) return std::nullopt;
-  return value;
+  return ParsedInt{value};
 }
 
 }  // namespace quire::text::jinja

@@ -73,7 +73,10 @@ std::string StringRepr(std::string_view text);
 
 // float(text), int(text, base): nullopt where Python raises ValueError.
 std::optional<double> ParseFloat(std::string_view text);
-// Throws std::overflow_error where the number does not fit 64 bits.
-std::optional<int64_t> ParseInt(std::string_view text, int base);
+struct ParsedInt {
+  int64_t value = 0;
+  bool fits = true;  // into 64 bits; `value` means nothing otherwise
+};
+std::optional<ParsedInt> ParseInt(std::string_view text, int base);
 
 }  // namespace quire::text::jinja

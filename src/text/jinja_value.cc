@@ -69,27 +69,21 @@ bool IsHashableWithin(const Value& value, int depth_left, int& values_left) {
 }  // namespace
 
 void Budget::FailSteps() const {
-  throw Failure{ErrorKind::kExhausted,
-                fmt::format("the template takes more than {} steps", limits_.max_steps), 0};
+  Raise({ErrorKind::kExhausted,
+         fmt::format("the template takes more than {} steps", limits_.max_steps), 0});
 }
 void Budget::FailMemory() const {
-  throw Failure{
-      ErrorKind::kExhausted,
-      fmt::format("the template needs more than {} bytes of memory", limits_.max_memory_bytes), 0};
+  Raise({ErrorKind::kExhausted,
+         fmt::format("the template needs more than {} bytes of memory", limits_.max_memory_bytes),
+         0});
 }
 void Budget::FailDepth() const {
-  throw Failure{ErrorKind::kExhausted,
-                fmt::format("the template nests more than {} levels deep", limits_.max_depth), 0};
+  Raise({ErrorKind::kExhausted,
+         fmt::format("the template nests more than {} levels deep", limits_.max_depth), 0});
 }
 
 Object::~Object() {
   if (budget_ != nullptr) budget_->Give(charged_);
-}
-
-Value Value::Bool(bool value) {
-  Value out(Kind::kBool);
-  out.int_ = value ? 1 : 0;
-  return out;
 }
 
 Value Value::Int(int64_t value) {

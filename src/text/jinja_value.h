@@ -7,6 +7,7 @@
 // are charged to none). Cycles are possible through mutation; Interpreter breaks them at its end.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -72,7 +73,11 @@ class Value {
  public:
   Value() = default;  // Undefined without a hint
   static Value None() { return Value(Kind::kNone); }
-  static Value Bool(bool value);
+  static Value Bool(std::same_as<bool> auto value) {  // not what merely converts to bool
+    Value out(Kind::kBool);
+    out.int_ = value ? 1 : 0;
+    return out;
+  }
   static Value Int(int64_t value);
   static Value Float(double value);
   // A string charged to `budget`; null for constants.
