@@ -1,21 +1,27 @@
 #include "kernels/attention_kernels.h"
 
+#include "kernels/attention_tables.h"
 #include "kernels/target.h"
 
 namespace quire::kernels {
-
-extern const AttentionKernels kAttentionScalar;
 
 const AttentionKernels* AttentionKernelsFor(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
       return &kAttentionScalar;
+#ifdef QUIRE_HAVE_X86
     case Isa::kAvx2:
+      return &kAttentionAvx2;
     case Isa::kAvx512:
+      return &kAttentionAvx512;
+#endif
+#ifdef QUIRE_HAVE_NEON
     case Isa::kNeon:
+      return &kAttentionNeon;
+#endif
+    default:
       return nullptr;
   }
-  return nullptr;
 }
 
 }  // namespace quire::kernels

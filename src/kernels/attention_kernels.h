@@ -9,7 +9,7 @@
 // instruction set:
 //   score   = q.k summed over channels in ascending order, fused multiply-adds, from 0
 //   weight  = Exp(score - max of the span's visible scores)
-//   sum     = kSumLanes partial sums, lane = position mod kSumLanes, then halves added
+//   sum     = kSoftmaxLanes partial sums, lane = position mod kSoftmaxLanes, then halves added
 //   output  = weights times values summed over visible tokens in ascending order, fused, from 0
 // A token that a row may not see is never multiplied for it: its memory may hold anything.
 #pragma once
@@ -22,9 +22,9 @@
 
 namespace quire::kernels {
 
-inline constexpr int kSpan = 256;     // positions whose softmax is taken together
-inline constexpr int kRowTile = 6;    // rows that a register tile holds at most
-inline constexpr int kSumLanes = 16;  // partial sums of a span's softmax denominator
+inline constexpr int kSpan = 256;         // positions whose softmax is taken together
+inline constexpr int kRowTile = 6;        // rows that a register tile holds at most
+inline constexpr int kSoftmaxLanes = 16;  // partial sums of a span's softmax denominator
 
 // Scores of a row tile against tokens [begin, end) of a block.
 struct ScoreTile {

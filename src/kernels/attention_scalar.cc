@@ -6,6 +6,7 @@
 
 #include "kernels/attention_kernels.h"
 #include "kernels/attention_math.h"
+#include "kernels/attention_tables.h"
 #include "kernels/half.h"
 
 namespace quire::kernels {
@@ -93,12 +94,12 @@ SpanSums Softmax(float* scores, int begin, int end, float softcap) {
     for (int t = begin; t < end; ++t) scores[t] = Softcap(scores[t], softcap);
   }
   float max = *std::max_element(scores + begin, scores + end);
-  float lanes[kSumLanes] = {};
+  float lanes[kSoftmaxLanes] = {};
   for (int t = begin; t < end; ++t) {
     scores[t] = ExpNonPositive(scores[t] - max);
-    lanes[t % kSumLanes] += scores[t];
+    lanes[t % kSoftmaxLanes] += scores[t];
   }
-  for (int half = kSumLanes / 2; half > 0; half /= 2) {
+  for (int half = kSoftmaxLanes / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   }
   return {max, lanes[0]};
@@ -116,8 +117,7 @@ constexpr KvCodecKernels kCodecKernels = {Scores<Codec>, AddValues<Codec>, Encod
 
 }  // namespace
 
-extern const AttentionKernels kAttentionScalar;
-constinit const AttentionKernels kAttentionScalar = {
+const AttentionKernels kAttentionScalar = {
     {kCodecKernels<F32Codec>, kCodecKernels<F16Codec>, kCodecKernels<Bf16Codec>}, Softmax, Merge};
 
 }  // namespace quire::kernels

@@ -275,13 +275,15 @@ TEST(Attention, ChunksOf1And7And64EqualWholePrefillBitForBit) {
 }
 
 TEST(Attention, EveryInstructionSetGivesTheScalarBits) {
+  if (TestedIsas().size() == 1) GTEST_SKIP() << "this processor runs the scalar kernels only";
   for (Isa isa : TestedIsas()) {
-    for (int round = 0; round < (FuzzRounds() + 3) / 4; ++round) {
+    if (isa == Isa::kScalar) continue;
+    for (int round = 0; round < FuzzRounds() / 2; ++round) {
       uint64_t seed = 77 + round;
       SCOPED_TRACE(fmt::format("seed {} isa {}", seed, static_cast<int>(isa)));
       Dice dice(seed);
       AttentionShape shape = RandomShape(dice);
-      std::vector<int> lengths = {dice.Between(1, 330), dice.Between(1, 100)};
+      std::vector<int> lengths = {dice.Between(1, 290), dice.Between(1, 50)};
       HarnessOptions options{.sequences = 2, .max_positions = 330, .max_rows = 262, .seed = seed};
       AttentionHarness scalar(shape, options);
       Dice steps(seed);

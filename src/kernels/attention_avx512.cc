@@ -1,0 +1,20 @@
+#include <limits>
+
+#include "kernels/attention_kernels.h"
+#include "kernels/attention_math.h"
+#include "kernels/attention_tables.h"
+#include "kernels/half.h"
+#include "kernels/simd_avx512.h"
+#include "kernels/target.h"
+
+#ifdef QUIRE_HAVE_X86
+
+QUIRE_TARGET_BEGIN_AVX512
+#include "kernels/attention_kernels_body.h"
+QUIRE_TARGET_END
+
+namespace quire::kernels {
+const AttentionKernels kAttentionAvx512 = MakeAttentionKernels<SimdAvx512>();
+}  // namespace quire::kernels
+
+#endif  // QUIRE_HAVE_X86

@@ -1,0 +1,19 @@
+#include <limits>
+
+#include "kernels/attention_kernels.h"
+#include "kernels/attention_math.h"
+#include "kernels/attention_tables.h"
+#include "kernels/half.h"
+#include "kernels/simd_neon.h"
+#include "kernels/target.h"
+
+#ifdef QUIRE_HAVE_NEON
+
+// Last: it needs what stands above.
+#include "kernels/attention_kernels_body.h"
+
+namespace quire::kernels {
+const AttentionKernels kAttentionNeon = MakeAttentionKernels<SimdNeon>();
+}  // namespace quire::kernels
+
+#endif  // QUIRE_HAVE_NEON
