@@ -105,7 +105,7 @@ void StoreSums(const PanelTask& task, ChunkRange chunk, int64_t token, int token
   }
 }
 
-template <DType kType>
+template <DType kType, Reuse kReuse>
 CodeSource DecodeChunk(const PanelTask& task, ChunkRange chunk, Decoded& decoded) {
   constexpr DTypeTraits kBlock = Traits(kType);
   constexpr int kSubBlocks = kBlock.block_elements / QuantTraitsOf(kType).sub_block;
@@ -116,11 +116,9 @@ CodeSource DecodeChunk(const PanelTask& task, ChunkRange chunk, Decoded& decoded
     const int64_t lanes = b * kSubBlocks * kPanelRows;
     if constexpr (kType == DType::kQ8_0) {
       StoreFloats(decoded.scales + lanes, LoadHalves(block));
-      StoreLanes(decoded.negatives + lanes, SumNegatives(block + 2 * kPanelRows));
     } else {
-      DecodeBlock<kType>(
-          block, {decoded.codes + b * kBlock.block_elements * kPanelRows, decoded.scales + lanes,
-                  decoded.mins + lanes, decoded.negatives + lanes});
+      DecodeBlock<kType>(block, {decoded.codes + b * kBlock.block_elements * kPanelRows,
+                                 decoded.scales + lanes, decoded.mins + lanes});
     }
   }
   CodeSource source = {reinterpret_cast<const std::byte*>(decoded.codes), 8 * kGroupBytes,
@@ -129,14 +127,20 @@ CodeSource DecodeChunk(const PanelTask& task, ChunkRange chunk, Decoded& decoded
     source.codes = task.panel + chunk.begin / 32 * kBlock.block_bytes * kPanelRows + 2 * kPanelRows;
     source.codes_stride = kBlock.block_bytes * kPanelRows;
   }
+  if constexpr (QuantTraitsOf(kType).codes == CodeKind::kSigned && kReuse == Reuse::kManyTiles) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      StoreLanes(decoded.negatives + b * kPanelRows,
+                 SumNegatives(source.codes + b * source.codes_stride));
+    }
+  }
   return source;
 }
 
-template <DType kType, int kT>
+template <DType kType, int kT, Reuse kReuse>
 void RunTile(const PanelTask& task, ChunkRange chunk, const CodeSource& source, int64_t token) {
   alignas(32) float y[kT * kPanelRows];
   LoadSums(task, chunk, token, kT, y);
-  MultiplyTile<kType, kT>(
+  MultiplyTile<kType, kT, kReuse>(
       source, {task.blocks + token * task.blocks_stride + chunk.begin / kActivationBlock,
                task.blocks_stride, (chunk.end - chunk.begin) / kActivationBlock, y});
   StoreSums(task, chunk, token, kT, y);
@@ -156,15 +160,32 @@ void RunTiles(void (*const (&run)[kSizes])(const PanelTask&, ChunkRange, const S
   }
 }
 
+inline constexpr int kTileTokens = 4;
+
+template <DType kType, Reuse kReuse>
+void QuantizedChunks(const PanelTask& task) {
+  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const CodeSource&, int64_t) = {
+      nullptr,
+      RunTile<kType, 1, kReuse>,
+      RunTile<kType, 2, kReuse>,
+      RunTile<kType, 3, kReuse>,
+      RunTile<kType, kTileTokens, kReuse>,
+  };
+  // For one tile decoding and multiplying alternate quickly, which keeps memory busy throughout.
+  constexpr int64_t kStep = kReuse == Reuse::kOneTile ? kSuperBlock : kChunk;
+  Decoded decoded;
+  for (int64_t begin = 0; begin < task.cols; begin += kStep) {
+    const ChunkRange chunk = {begin, std::min(begin + kStep, task.cols)};
+    RunTiles(kRun, task, chunk, DecodeChunk<kType, kReuse>(task, chunk, decoded));
+  }
+}
+
 template <DType kType>
 void QuantizedPanel(const PanelTask& task) {
-  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const CodeSource&, int64_t) = {
-      nullptr, RunTile<kType, 1>, RunTile<kType, 2>, RunTile<kType, 3>, RunTile<kType, 4>};
-  Decoded decoded;
-  for (int64_t begin = 0; begin < task.cols; begin += kChunk) {
-    const ChunkRange chunk = {begin, std::min(begin + kChunk, task.cols)};
-    const CodeSource source = DecodeChunk<kType>(task, chunk, decoded);
-    RunTiles(kRun, task, chunk, source);
+  if (task.x.rows <= kTileTokens) {
+    QuantizedChunks<kType, Reuse::kOneTile>(task);
+  } else {
+    QuantizedChunks<kType, Reuse::kManyTiles>(task);
   }
 }
 

@@ -69,9 +69,48 @@ inline void AddMin(float* y, FloatLanes mins, float x_scale, float x_sum) {
   StoreFloats(y, sum);
 }
 
-// Signed codes. vpmaddubsw wants one unsigned side: |w| * (w < 0 ? ~x : x) differs from w * x by
-// |w| wherever w is negative, and the sum of those is known per row and block (`negatives`). A pair
-// of products is at most 2 * 128 * 128 = 32768 in magnitude, negative, so nothing saturates.
+// Whether decoded weights serve one tile or are worth preparing for several.
+enum class Reuse { kOneTile, kManyTiles };
+
+// Signed codes, for one tile. vpmaddubsw wants one unsigned side: |w| * (x with the sign of w). A
+// pair of products is at most 2 * 128 * 127 = 32512, so nothing saturates.
+template <DType kType, int kT>
+inline void MultiplySignedOnce(const CodeSource& w, const Tile& tile) {
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (int64_t b = 0; b < tile.blocks; ++b) {
+    __m256i low[kT];
+    __m256i high[kT];
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; ++g) {
+      const std::byte* group = w.codes + b * w.codes_stride + g * kGroupBytes;
+      const Lanes codes = kType == DType::kQ8_0 ? LoadPacked(group) : LoadLanes(group);
+      const __m256i abs_low = _mm256_abs_epi8(codes.low);
+      const __m256i abs_high = _mm256_abs_epi8(codes.high);
+#pragma GCC unroll 8
+      for (int t = 0; t < kT; ++t) {
+        const __m256i x = BroadcastGroup(tile.x[t * tile.x_stride + b].codes + 4 * g);
+        const __m256i a = _mm256_maddubs_epi16(abs_low, _mm256_sign_epi8(x, codes.low));
+        const __m256i c = _mm256_maddubs_epi16(abs_high, _mm256_sign_epi8(x, codes.high));
+        const __m256i sum_low = _mm256_madd_epi16(a, ones);
+        const __m256i sum_high = _mm256_madd_epi16(c, ones);
+        low[t] = g == 0 ? sum_low : _mm256_add_epi32(low[t], sum_low);
+        high[t] = g == 0 ? sum_high : _mm256_add_epi32(high[t], sum_high);
+        KeepOrder(low[t], high[t]);
+      }
+    }
+    const FloatLanes scales = LoadFloats(w.scales + b * kPanelRows);
+#pragma GCC unroll 8
+    for (int t = 0; t < kT; ++t) {
+      AddScaled(tile.y + t * kPanelRows, low[t], high[t], scales,
+                tile.x[t * tile.x_stride + b].scale);
+    }
+  }
+}
+
+// Signed codes, for many tiles. Flipping the sign of x costs as much as the multiplication; instead
+// |w| * (w < 0 ? ~x : x) differs from w * x by |w| wherever w is negative, and the sum of those is
+// known per row and block (`negatives`). A pair of products is never below -2 * 128 * 128 = -32768
+// nor above 32512, so nothing saturates.
 template <int kT>
 inline void MultiplySigned(const CodeSource& w, const Tile& tile) {
   const __m256i ones = _mm256_set1_epi16(1);
@@ -183,9 +222,11 @@ inline void MultiplyUnsigned(const CodeSource& w, const Tile& tile) {
   }
 }
 
-template <DType kType, int kT>
+template <DType kType, int kT, Reuse kReuse>
 inline void MultiplyTile(const CodeSource& w, const Tile& tile) {
-  if constexpr (QuantTraitsOf(kType).codes == CodeKind::kSigned) {
+  if constexpr (QuantTraitsOf(kType).codes == CodeKind::kSigned && kReuse == Reuse::kOneTile) {
+    MultiplySignedOnce<kType, kT>(w, tile);
+  } else if constexpr (QuantTraitsOf(kType).codes == CodeKind::kSigned) {
     MultiplySigned<kT>(w, tile);
   } else {
     MultiplyUnsigned<kType, kT>(w, tile);

@@ -82,11 +82,11 @@ void BM_Matmul(benchmark::State& state, DType type, Shape shape, int64_t tokens,
 }
 
 void BM_Pack(benchmark::State& state, DType type) {
-  const std::vector<std::byte> bytes = RandomRows(type, kUp.rows, kUp.cols, 1);
-  PackedMatrix matrix(type, kUp.rows, kUp.cols);
+  const std::vector<std::byte> bytes = RandomRows(type, kDown.rows, kDown.cols, 1);
+  PackedMatrix matrix(type, kDown.rows, kDown.cols);
   BestTime best;
   for (auto _ : state) {
-    best.Measure([&] { matrix.PackRows(0, {type, kUp.rows, kUp.cols, bytes.data()}); });
+    best.Measure([&] { matrix.PackRows(0, {type, kDown.rows, kDown.cols, bytes.data()}); });
   }
   state.counters["GB/s"] = best.Rate(static_cast<double>(bytes.size()));
 }
@@ -147,6 +147,7 @@ void BM_FmaPeak(benchmark::State& state) {
 #endif
 
 void Register(DType type, Shape shape, int64_t tokens, int threads) {
+  if (shape.cols % Traits(type).block_elements != 0) return;
   const std::string name =
       fmt::format("matmul/{}/{}/tokens:{}/threads:{}", Name(type), shape.name, tokens, threads);
   benchmark::RegisterBenchmark(name.c_str(), BM_Matmul, type, shape, tokens, threads)
