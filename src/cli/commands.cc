@@ -1,0 +1,11 @@
+#include "cli/commands.h"
+
+namespace quire::cli {
+
+std::vector<std::unique_ptr<Command>> AllCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(MakeInfoCommand());
+  return commands;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,16 @@
+// The makers of all subcommands, and the list of them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/command.h"
+
+namespace quire::cli {
+
+std::unique_ptr<Command> MakeInfoCommand();
+
+// In the order in which help shows them.
+std::vector<std::unique_ptr<Command>> AllCommands();
+
+}  // namespace quire::cli
