@@ -18,7 +18,7 @@ ProgressBar::~ProgressBar() {
   if (visible_) std::fputs("\r\033[K", stderr);
 }
 
-void ProgressBar::Update(int64_t done, int64_t tokens) {
+void ProgressBar::Update(int64_t done, std::optional<int64_t> tokens) {
   if (!visible_) return;
   Clock::time_point now = Clock::now();
   if (now - drawn_ < std::chrono::milliseconds(100) && done < options_.total) return;
@@ -29,8 +29,8 @@ void ProgressBar::Update(int64_t done, int64_t tokens) {
   std::fflush(stderr);
 }
 
-std::string ProgressBar::Line(const ProgressBarOptions& options, int64_t done, int64_t tokens,
-                              double seconds) {
+std::string ProgressBar::Line(const ProgressBarOptions& options, int64_t done,
+                              std::optional<int64_t> tokens, double seconds) {
   constexpr int kCells = 24;
   std::string line = options.label + " ";
   double share = 0.0;
@@ -43,7 +43,7 @@ std::string ProgressBar::Line(const ProgressBarOptions& options, int64_t done, i
     line += fmt::format("{} {}", done, options.unit);
   }
   if (seconds > 0) {
-    line += fmt::format("  {:.1f} tokens/s", static_cast<double>(tokens) / seconds);
+    if (tokens) line += fmt::format("  {:.1f} tokens/s", static_cast<double>(*tokens) / seconds);
     if (share > 0 && share < 1) {
       auto left = static_cast<int64_t>(seconds * (1 - share) / share);
       line += fmt::format("  {}:{:02} left", left / 60, left % 60);

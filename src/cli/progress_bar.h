@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/terminal.h"
@@ -24,12 +25,12 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Draws at most ten times a second. `tokens` counts from the start; its rate is shown.
-  void Update(int64_t done, int64_t tokens);
+  // Draws at most ten times a second. `tokens` counts from the start; its rate is shown, if given.
+  void Update(int64_t done, std::optional<int64_t> tokens = std::nullopt);
 
   // The line as it is drawn: label, bar, counts, tokens/s, time left.
-  static std::string Line(const ProgressBarOptions& options, int64_t done, int64_t tokens,
-                          double seconds);
+  static std::string Line(const ProgressBarOptions& options, int64_t done,
+                          std::optional<int64_t> tokens, double seconds);
 
  private:
   bool visible_;

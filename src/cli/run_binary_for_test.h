@@ -8,7 +8,6 @@
 #include <iterator>
 #include <string>
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
