@@ -75,6 +75,33 @@ struct ChunkRange {
   int64_t end;
 };
 
+// A tile's place among those that share a chunk.
+struct TileRange {
+  int64_t token;
+  int64_t index;
+  int64_t count;
+};
+
+// The tile's share of fetching the chunk after this one; a tile that has its chunk to itself
+// fetches a little ahead of its own reading. Panels follow one another in memory, so what comes
+// after a panel is the next one.
+Ahead FetchAhead(const PanelTask& task, ChunkRange chunk, TileRange tile) {
+  constexpr int64_t kLine = 64;
+  const DTypeTraits& type = Traits(task.type);
+  const int64_t block_bytes = int64_t{type.block_bytes} * kPanelRows;
+  const int64_t lines = (chunk.end - chunk.begin) / type.block_elements * block_bytes / kLine;
+  const int64_t steps = (chunk.end - chunk.begin + kActivationBlock - 1) / kActivationBlock;
+  const int64_t per_step = (lines + tile.count * steps - 1) / (tile.count * steps);
+  if (tile.count == 1) {
+    const int64_t begin = chunk.begin / type.block_elements * block_bytes;
+    return {task.panel + begin + kAheadBytes, per_step};
+  }
+  const int64_t begin = chunk.end / type.block_elements * block_bytes;
+  const int64_t first = tile.index * steps * per_step;
+  if (first >= lines) return {};
+  return {task.panel + begin + first * kLine, per_step};
+}
+
 // Sums of a tile enter from the output (zero in the first chunk) and leave to it, with the bias
 // after the last chunk.
 void LoadSums(const PanelTask& task, ChunkRange chunk, int64_t token, int tokens, float* y) {
@@ -137,26 +164,28 @@ CodeSource DecodeChunk(const PanelTask& task, ChunkRange chunk, Decoded& decoded
 }
 
 template <DType kType, int kT, Reuse kReuse>
-void RunTile(const PanelTask& task, ChunkRange chunk, const CodeSource& source, int64_t token) {
+void RunTile(const PanelTask& task, ChunkRange chunk, const CodeSource& source, TileRange range) {
   alignas(32) float y[kT * kPanelRows];
+  const int64_t token = range.token;
   LoadSums(task, chunk, token, kT, y);
   MultiplyTile<kType, kT, kReuse>(
       source, {task.blocks + token * task.blocks_stride + chunk.begin / kActivationBlock,
-               task.blocks_stride, (chunk.end - chunk.begin) / kActivationBlock, y});
+               task.blocks_stride, (chunk.end - chunk.begin) / kActivationBlock, y,
+               kReuse == Reuse::kOneTile ? Ahead() : FetchAhead(task, chunk, range)});
   StoreSums(task, chunk, token, kT, y);
 }
 
 // Calls run[n](task, chunk, source, token) for tiles of n <= max tokens that cover all tokens and
 // differ by at most one in size: a narrow tile costs nearly as much as a wide one.
 template <typename Source, size_t kSizes>
-void RunTiles(void (*const (&run)[kSizes])(const PanelTask&, ChunkRange, const Source&, int64_t),
+void RunTiles(void (*const (&run)[kSizes])(const PanelTask&, ChunkRange, const Source&, TileRange),
               const PanelTask& task, ChunkRange chunk, const Source& source) {
   const int64_t tokens = task.x.rows;
   const int64_t tiles = (tokens + kSizes - 2) / static_cast<int64_t>(kSizes - 1);
   for (int64_t tile = 0; tile < tiles; ++tile) {
     const int64_t begin = tokens * tile / tiles;
     const int64_t end = tokens * (tile + 1) / tiles;
-    run[end - begin](task, chunk, source, begin);
+    run[end - begin](task, chunk, source, {begin, tile, tiles});
   }
 }
 
@@ -164,7 +193,7 @@ inline constexpr int kTileTokens = 4;
 
 template <DType kType, Reuse kReuse>
 void QuantizedChunks(const PanelTask& task) {
-  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const CodeSource&, int64_t) = {
+  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const CodeSource&, TileRange) = {
       nullptr,
       RunTile<kType, 1, kReuse>,
       RunTile<kType, 2, kReuse>,
@@ -199,18 +228,20 @@ struct FloatSource {
 
 template <DType kType, int kT>
 void RunFloatTile(const PanelTask& task, ChunkRange chunk, const FloatSource& source,
-                  int64_t token) {
+                  TileRange range) {
   alignas(32) float y[kT * kPanelRows];
+  const int64_t token = range.token;
   LoadSums(task, chunk, token, kT, y);
-  MultiplyFloats<kType, kT>(source.weights, {task.x.data + token * task.x.stride + chunk.begin,
-                                             task.x.stride, chunk.end - chunk.begin, y});
+  MultiplyFloats<kType, kT>(source.weights,
+                            {task.x.data + token * task.x.stride + chunk.begin, task.x.stride,
+                             chunk.end - chunk.begin, y, FetchAhead(task, chunk, range)});
   StoreSums(task, chunk, token, kT, y);
 }
 
 // All tokens over one chunk, whose weights are of kType whatever the matrix has.
 template <DType kType>
 void RunFloatTiles(const PanelTask& task, ChunkRange chunk, const std::byte* weights) {
-  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const FloatSource&, int64_t) = {
+  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const FloatSource&, TileRange) = {
       nullptr,
       RunFloatTile<kType, 1>,
       RunFloatTile<kType, 2>,

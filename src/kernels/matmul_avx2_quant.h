@@ -13,7 +13,8 @@
 
 namespace quire::kernels::avx2 {
 
-inline constexpr int64_t kChunk = 1024;  // columns decoded at once: the codes stay in the L1 cache
+inline constexpr int64_t kChunk = 1024;   // columns decoded at once: the codes stay in the L1 cache
+inline constexpr int kAheadBytes = 4096;  // how far a single pass over weights prefetches
 inline constexpr int kGroupBytes = 4 * kPanelRows;
 
 // One value (or four bytes) of each of the 16 rows.
@@ -34,8 +35,7 @@ inline Lanes LoadLanes(const void* p) {
 // unused; one software prefetch per cache line read keeps the stream busy. Reaching into the next
 // panel is wanted, and past the end of a matrix a prefetch does nothing.
 inline Lanes LoadPacked(const std::byte* p) {
-  constexpr int kAhead = 4096;
-  _mm_prefetch(reinterpret_cast<const char*>(p) + kAhead, _MM_HINT_T0);
+  _mm_prefetch(reinterpret_cast<const char*>(p) + kAheadBytes, _MM_HINT_T0);
   return LoadLanes(p);
 }
 inline void StoreLanes(void* p, Lanes v) {
