@@ -81,8 +81,8 @@ Status SetMerges(std::vector<std::string>& merges, TokenizerSpec& spec) {
 
 void SetSentencePiece(GgufTokenizerFields& fields, TokenizerSpec& spec) {
   const bool adds_prefix = fields.add_space_prefix.value_or(true);
-  spec.normalizer.push_back(SentencePieceStep{
-      .add_dummy_prefix = adds_prefix,
+  spec.normalizer.emplace_back(SentencePieceStep{
+      .dummy_prefix = adds_prefix ? PrependScheme::kAlways : PrependScheme::kNever,
       .remove_extra_whitespaces = fields.remove_extra_whitespaces.value_or(false)});
   spec.strip_leading_space = adds_prefix;
   spec.byte_fallback =
@@ -105,7 +105,7 @@ Result<TokenizerSpec> SpecFromGgufFields(GgufTokenizerFields fields) {
     spec.kind = TokenizerKind::kByteLevelBpe;
     QUIRE_ASSIGN_OR_RETURN(NamedPretokenizer named, FindPretokenizer(fields.pre));
     if (fields.add_space_prefix.value_or(false)) {
-      spec.pretokenizer.push_back(PrefixSpaceStep{});
+      spec.pretokenizer.emplace_back(PrefixSpaceStep{});
     }
     spec.pretokenizer.insert(spec.pretokenizer.end(), named.steps.begin(), named.steps.end());
     spec.ignore_merges = named.ignore_merges;

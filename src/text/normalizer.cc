@@ -15,7 +15,7 @@ namespace quire::text {
 class Normalizer::Step {
  public:
   virtual ~Step() = default;
-  virtual std::string Apply(std::string text) const = 0;
+  virtual std::string Apply(std::string text, SectionPlace place) const = 0;
 };
 
 namespace {
@@ -25,7 +25,7 @@ using StepPtr = std::shared_ptr<const Normalizer::Step>;
 class Prepend : public Normalizer::Step {
  public:
   explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, SectionPlace) const override {
     return text.empty() ? text : prefix_ + text;
   }
 
@@ -36,7 +36,7 @@ class Prepend : public Normalizer::Step {
 class ReplaceLiteral : public Normalizer::Step {
  public:
   explicit ReplaceLiteral(ReplaceStep step) : step_(std::move(step)) {}
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, SectionPlace) const override {
     std::string out;
     size_t done = 0;
     for (size_t at = text.find(step_.pattern); at != std::string::npos;
@@ -56,7 +56,7 @@ class ReplaceRegex : public Normalizer::Step {
  public:
   ReplaceRegex(Regex regex, std::string content)
       : regex_(std::move(regex)), content_(std::move(content)) {}
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, SectionPlace) const override {
     std::string out;
     size_t done = 0;
     Regex::Matcher matcher(regex_);
@@ -75,7 +75,7 @@ class ReplaceRegex : public Normalizer::Step {
 class UnicodeNormalize : public Normalizer::Step {
  public:
   explicit UnicodeNormalize(const icu::Normalizer2& form) : form_(form) {}
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, SectionPlace) const override {
     // Putting n marks in canonical order takes ICU n^2 steps, so a longer run of marks than any
     // writing has is normalized in stretches.
     std::string out;
@@ -122,7 +122,7 @@ class UnicodeNormalize : public Normalizer::Step {
 class Strip : public Normalizer::Step {
  public:
   explicit Strip(StripStep step) : step_(step) {}
-  std::string Apply(std::string text) const override {
+  std::string Apply(std::string text, SectionPlace) const override {
     size_t begin = 0;
     size_t end = text.size();
     while (step_.left && begin < end) {
@@ -154,8 +154,8 @@ class SentencePiece : public Normalizer::Step {
     }
   }
 
-  std::string Apply(std::string text) const override {
-    if (step_.charsmap.empty() && !step_.remove_extra_whitespaces) return Escape(text);
+  std::string Apply(std::string text, SectionPlace place) const override {
+    if (step_.charsmap.empty() && !step_.remove_extra_whitespaces) return Escape(text, place);
     std::string out;
     bool after_space = step_.remove_extra_whitespaces;  // at the start, spaces are extra
     for (size_t position = 0; position < text.size();) {
@@ -168,19 +168,22 @@ class SentencePiece : public Normalizer::Step {
     if (step_.remove_extra_whitespaces) {
       while (std::string_view(out).ends_with(space_)) out.resize(out.size() - space_.size());
     }
-    return ToValidUtf8(WithDummy(std::move(out)));
+    return ToValidUtf8(WithDummy(std::move(out), place));
   }
 
  private:
-  std::string Escape(const std::string& text) const {
+  std::string Escape(const std::string& text, SectionPlace place) const {
     std::string out;
     out.reserve(text.size() + text.size() / 2 + space_.size());
     AppendEscaped(text, out);
-    return WithDummy(std::move(out));
+    return WithDummy(std::move(out), place);
   }
 
-  std::string WithDummy(std::string text) const {
-    if (!step_.add_dummy_prefix || text.empty()) return text;
+  std::string WithDummy(std::string text, SectionPlace place) const {
+    const bool wanted =
+        step_.dummy_prefix == PrependScheme::kAlways ||
+        (step_.dummy_prefix == PrependScheme::kFirst && place == SectionPlace::kFirst);
+    if (!wanted || text.empty()) return text;
     if (step_.whitespace_as_suffix) return text.append(space_);
     return text.insert(0, space_);
   }
@@ -281,8 +284,8 @@ Result<Normalizer> Normalizer::Create(const std::vector<NormalizerStep>& steps,
   return normalizer;
 }
 
-std::string Normalizer::Apply(std::string text) const {
-  for (const auto& step : steps_) text = step->Apply(std::move(text));
+std::string Normalizer::Apply(std::string text, SectionPlace place) const {
+  for (const auto& step : steps_) text = step->Apply(std::move(text), place);
   return text;
 }
 

@@ -18,7 +18,7 @@ class Normalizer {
                                    const std::vector<std::string>& protected_pieces);
 
   // `text` is well-formed UTF-8, and so is the result.
-  std::string Apply(std::string text) const;
+  std::string Apply(std::string text, SectionPlace place) const;
   bool IsIdentity() const { return steps_.empty(); }
 
   class Step;  // one step, ready to run

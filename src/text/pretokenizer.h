@@ -26,9 +26,6 @@ struct Words {
   }
 };
 
-// Where a section stands in the text that is encoded.
-enum class SectionPlace { kFirst, kLater };
-
 class Pretokenizer {
  public:
   static Result<Pretokenizer> Create(const std::vector<PretokenizerStep>& steps);

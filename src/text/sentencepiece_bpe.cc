@@ -58,15 +58,10 @@ bool CharacterBpe::MayCutBefore(std::string_view word, size_t position) const {
 }
 
 void CharacterBpe::AppendUnknown(std::string_view characters, std::vector<TokenId>& out) const {
-  if (byte_fallback_) {
-    for (const char c : characters) {
-      const std::optional<TokenId> token = byte_tokens_[static_cast<uint8_t>(c)];
-      if (token) {
-        out.push_back(*token);
-      } else if (unknown_) {
-        out.push_back(*unknown_);
-      }
-    }
+  const auto token = [&](char c) { return byte_tokens_[static_cast<uint8_t>(c)]; };
+  if (byte_fallback_ && std::all_of(characters.begin(), characters.end(),
+                                    [&](char c) { return token(c).has_value(); })) {
+    for (const char c : characters) out.push_back(*token(c));
   } else if (unknown_ && !(fuse_unknown_ && !out.empty() && out.back() == *unknown_)) {
     out.push_back(*unknown_);
   }

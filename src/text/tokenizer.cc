@@ -68,7 +68,8 @@ AddedTokens SelectAdded(const TokenizerSpec& spec, const Normalizer& normalizer,
   for (AddedToken token : spec.added_tokens) {
     const bool is_normalized = token.normalized && !normalizer.IsIdentity();
     if (is_normalized != normalized) continue;
-    if (is_normalized) token.content = normalizer.Apply(ToValidUtf8(token.content));
+    if (is_normalized)
+      token.content = normalizer.Apply(ToValidUtf8(token.content), SectionPlace::kLater);
     selected.push_back(std::move(token));
   }
   return AddedTokens(std::move(selected));
@@ -130,17 +131,17 @@ std::vector<TokenId> Tokenizer::Encode(std::string_view raw_text,
       ids.push_back(*outer.token);
       return;
     }
+    const SectionPlace outer_place = outer.begin == 0 ? SectionPlace::kFirst : SectionPlace::kLater;
     const std::string normalized =
-        state.normalizer.Apply(text.substr(outer.begin, outer.end - outer.begin));
+        state.normalizer.Apply(text.substr(outer.begin, outer.end - outer.begin), outer_place);
     state.after_normalization.ForEachSection(
         normalized, find, [&](const AddedTokens::Section& inner) {
           if (inner.token) {
             ids.push_back(*inner.token);
             return;
           }
-          const bool is_first = outer.begin == 0 && inner.begin == 0;
           encode_words(normalized.substr(inner.begin, inner.end - inner.begin),
-                       is_first ? SectionPlace::kFirst : SectionPlace::kLater);
+                       inner.begin == 0 ? outer_place : SectionPlace::kLater);
         });
   });
   if (options.add_special) {

@@ -57,9 +57,11 @@ struct StripStep {
   bool left = false;
   bool right = false;
 };
+// Which stretches of text between added tokens get a space put before them.
+enum class PrependScheme { kNever, kFirst, kAlways };
 // What SentencePiece does to a sentence before it splits it.
 struct SentencePieceStep {
-  bool add_dummy_prefix = true;
+  PrependScheme dummy_prefix = PrependScheme::kAlways;
   bool remove_extra_whitespaces = false;
   bool escape_whitespaces = true;  // ' ' becomes U+2581
   bool whitespace_as_suffix = false;
@@ -76,6 +78,9 @@ enum class SplitBehavior {
   kMergedWithNext,
   kContiguous,  // neighbouring matches form one word
 };
+// Where a stretch of text stands in the text that is encoded.
+enum class SectionPlace { kFirst, kLater };
+
 struct SplitStep {
   std::string pattern = {};  // regular expression
   SplitBehavior behavior = SplitBehavior::kIsolated;
@@ -86,7 +91,6 @@ struct ByteLevelStep {
   bool add_prefix_space = false;
   bool use_regex = true;  // split as GPT-2 does
 };
-enum class PrependScheme { kNever, kFirst, kAlways };
 struct MetaspaceStep {
   std::string replacement = "\xe2\x96\x81";
   PrependScheme prepend = PrependScheme::kAlways;
