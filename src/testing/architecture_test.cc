@@ -82,8 +82,11 @@ constexpr Library kLibraries[] = {
 };
 constexpr std::string_view kTestLibraries[] = {"gtest/", "gmock/", "benchmark/"};
 
+// Helpers that tests of one folder share are headers with _test in their name.
 bool IsTestSource(const std::string& path) {
-  return path.ends_with("_test.cc") || path.ends_with("_bench.cc") || path.ends_with("_fuzz.cc");
+  const bool is_helper = path.ends_with(".h") && path.find("_test") != std::string::npos;
+  return is_helper || path.ends_with("_test.cc") || path.ends_with("_bench.cc") ||
+         path.ends_with("_fuzz.cc");
 }
 
 // Why `file` may not include `target`, or nullopt if it may.

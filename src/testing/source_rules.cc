@@ -55,17 +55,23 @@ Findings ParameterCount(const SourceFile& file) {
   return findings;
 }
 
+// A truth value that is the function's very subject (Show(bool value)) is data, not a mode.
+bool IsBooleanMode(const Parameter& parameter) {
+  size_t i = 0;
+  while (i < parameter.tokens.size() && parameter.tokens[i] == "const") ++i;
+  if (i == parameter.tokens.size() || parameter.tokens[i] != "bool") return false;
+  if (i + 1 == parameter.tokens.size()) return true;
+  static constexpr std::array<std::string_view, 4> kData = {"value", "fallback", "*", "&"};
+  return std::find(kData.begin(), kData.end(), parameter.tokens[i + 1]) == kData.end();
+}
+
 // `Run(true)` says nothing at the call: an enum does.
 Findings BooleanModes(const SourceFile& file) {
   Findings findings;
   if (!file.is_header()) return findings;
   for (const Function& function : OutlineOf(file).functions) {
     for (const Parameter& parameter : function.parameters) {
-      size_t i = 0;
-      while (i < parameter.tokens.size() && parameter.tokens[i] == "const") ++i;
-      if (i == parameter.tokens.size() || parameter.tokens[i] != "bool") continue;
-      if (i + 1 < parameter.tokens.size() && parameter.tokens[i + 1] == "*") continue;
-      if (i + 1 < parameter.tokens.size() && parameter.tokens[i + 1] == "&") continue;
+      if (!IsBooleanMode(parameter)) continue;
       findings.push_back(At(
           file, function.first_line,
           fmt::format("{} takes a bool; an enum says what is meant at the call", function.name)));
