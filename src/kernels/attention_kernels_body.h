@@ -37,11 +37,58 @@ struct Bf16Kv {
   static float Decode(uint16_t x) { return F32FromBf16(x); }
 };
 
+// Asks for the next piece of the cache bit by bit while this one is computed with: all at once
+// would fill the queues for outstanding reads and stall. Each step of an inner loop asks for `step`
+// bytes.
+class Prefetcher {
+ public:
+  Prefetcher(const std::byte* next, int step) : next_(next), step_(step) {}
+  [[gnu::always_inline]] inline void Advance() {
+    if (next_ == nullptr) return;
+    for (int i = 0; i < step_; i += 64) __builtin_prefetch(next_ + i);
+    next_ += step_;
+  }
+  const std::byte* next() const { return next_; }
+
+ private:
+  const std::byte* next_;
+  int step_;
+};
+
+// sums[r][i] += factors[r * stride] * (register i of `stored`). Whichever operand takes fewer
+// registers is held, the other one passes through one register.
+template <typename S, typename Kv, int kRows, int kRegisters>
+[[gnu::always_inline]] inline void AddProducts(const float* factors, int stride,
+                                               const typename Kv::Stored* stored,
+                                               typename S::F (&sums)[kRows][kRegisters]) {
+  if constexpr (kRows < kRegisters) {
+    typename S::F held[kRows];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) held[r] = S::Set(factors[r * stride]);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRegisters; ++i) {
+      typename S::F x = Kv::Load(stored + i * S::kWidth);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) sums[r][i] = S::Fma(held[r], x, sums[r][i]);
+    }
+  } else {
+    typename S::F held[kRegisters];
+#pragma GCC unroll 16
+    for (int i = 0; i < kRegisters; ++i) held[i] = Kv::Load(stored + i * S::kWidth);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      typename S::F x = S::Set(factors[r * stride]);
+#pragma GCC unroll 16
+      for (int i = 0; i < kRegisters; ++i) sums[r][i] = S::Fma(x, held[i], sums[r][i]);
+    }
+  }
+}
+
 // ---- scores: lanes are tokens
 
 // Tokens [token, token + kRegisters * width) against kRows rows.
 template <typename S, typename Kv, int kRows, int kRegisters>
-void ScoreChunk(const ScoreTile& tile, int token) {
+void ScoreChunk(const ScoreTile& tile, int token, Prefetcher& prefetcher) {
   typename S::F sums[kRows][kRegisters];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -51,15 +98,8 @@ void ScoreChunk(const ScoreTile& tile, int token) {
   const auto* keys = reinterpret_cast<const typename Kv::Stored*>(tile.keys) + token;
   const float* q = tile.q;
   for (int c = tile.head_dim; c > 0; --c, keys += tile.block_size, q += kRows) {
-    typename S::F k[kRegisters];
-#pragma GCC unroll 16
-    for (int i = 0; i < kRegisters; ++i) k[i] = Kv::Load(keys + i * S::kWidth);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      typename S::F q_r = S::Set(q[r]);
-#pragma GCC unroll 16
-      for (int i = 0; i < kRegisters; ++i) sums[r][i] = S::Fma(q_r, k[i], sums[r][i]);
-    }
+    prefetcher.Advance();
+    AddProducts<S, Kv, kRows, kRegisters>(q, 1, keys, sums);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -73,15 +113,21 @@ void ScoreChunk(const ScoreTile& tile, int token) {
 template <typename S, typename Kv, int kRows>
 void ScoreRows(const ScoreTile& tile) {
   constexpr int kWidest = kAccumulators<S> / kRows * S::kWidth;  // tokens at once
+  constexpr int kStored = sizeof(typename Kv::Stored);
+  const std::byte* next = tile.next;
   int token = tile.begin / 16 * 16;
-  int end = (tile.end + 15) / 16 * 16;
-  if constexpr (kWidest >= 64) {
-    for (; token + 64 <= end; token += 64) ScoreChunk<S, Kv, kRows, 64 / S::kWidth>(tile, token);
-  }
-  if constexpr (kWidest >= 32) {
-    for (; token + 32 <= end; token += 32) ScoreChunk<S, Kv, kRows, 32 / S::kWidth>(tile, token);
-  }
-  for (; token < end; token += 16) ScoreChunk<S, Kv, kRows, 16 / S::kWidth>(tile, token);
+  const int end = (tile.end + 15) / 16 * 16;
+  const int tokens = end - token;
+  auto score = [&]<int kTokens>() {
+    for (; token + kTokens <= end; token += kTokens) {
+      Prefetcher prefetcher(next, tile.block_size * kStored * kTokens / tokens);
+      ScoreChunk<S, Kv, kRows, kTokens / S::kWidth>(tile, token, prefetcher);
+      next = prefetcher.next();
+    }
+  };
+  if constexpr (kWidest >= 64) score.template operator()<64>();
+  if constexpr (kWidest >= 32) score.template operator()<32>();
+  score.template operator()<16>();
 }
 
 template <typename S, typename Kv>
@@ -96,7 +142,7 @@ void Scores(const ScoreTile& tile) {
 
 // Channels [channel, channel + kRegisters * width) of kRows rows.
 template <typename S, typename Kv, int kRows, int kRegisters>
-void ValueChunk(const ValueTile& tile, int channel) {
+void ValueChunk(const ValueTile& tile, int channel, Prefetcher& prefetcher) {
   typename S::F sums[kRows][kRegisters];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -109,15 +155,8 @@ void ValueChunk(const ValueTile& tile, int channel) {
                        static_cast<int64_t>(tile.begin) * tile.head_dim + channel;
   const float* weights = tile.weights + tile.begin;
   for (int t = tile.end - tile.begin; t > 0; --t, values += tile.head_dim, ++weights) {
-    typename S::F v[kRegisters];
-#pragma GCC unroll 16
-    for (int i = 0; i < kRegisters; ++i) v[i] = Kv::Load(values + i * S::kWidth);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      typename S::F weight = S::Set(weights[r * kSpan]);
-#pragma GCC unroll 16
-      for (int i = 0; i < kRegisters; ++i) sums[r][i] = S::Fma(weight, v[i], sums[r][i]);
-    }
+    prefetcher.Advance();
+    AddProducts<S, Kv, kRows, kRegisters>(weights, kSpan, values, sums);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
@@ -146,10 +185,15 @@ void ValueRemainder(const ValueTile& tile, int channel) {
 template <typename S, typename Kv, int kRows>
 void AddValueRows(const ValueTile& tile) {
   constexpr int kWidest = kAccumulators<S> / kRows;  // registers at once
+  constexpr int kStored = sizeof(typename Kv::Stored);
+  const std::byte* next = tile.next;
   int channel = 0;
   auto add = [&]<int kRegisters>() {
-    for (; channel + kRegisters * S::kWidth <= tile.head_dim; channel += kRegisters * S::kWidth) {
-      ValueChunk<S, Kv, kRows, kRegisters>(tile, channel);
+    constexpr int kChannels = kRegisters * S::kWidth;
+    for (; channel + kChannels <= tile.head_dim; channel += kChannels) {
+      Prefetcher prefetcher(next, kChannels * kStored);
+      ValueChunk<S, Kv, kRows, kRegisters>(tile, channel, prefetcher);
+      next = prefetcher.next();
     }
   };
   if constexpr (kWidest >= 8) add.template operator()<8>();

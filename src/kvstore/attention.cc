@@ -113,6 +113,12 @@ class UnitRunner {
     const BlockTable& table = run_.tables[context_.place.group];
     return context_.store.frame(table.frames[block - table.first_block]);
   }
+  const std::byte* Keys(int block) const {
+    return Frame(block) + context_.layout.key_offset(context_.place.slot, unit_.kv_head);
+  }
+  const std::byte* Values(int block) const {
+    return Frame(block) + context_.layout.value_offset(context_.place.slot, unit_.kv_head);
+  }
 
   // Finds what each row sees of the span: tokens [begin_, end_), counted from the span's start.
   void FindVisible(int span) {
@@ -142,9 +148,14 @@ class UnitRunner {
       begin = std::min(begin, tiles_[i].begin);
       end = std::max(end, tiles_[i].end);
     }
+    // Blocks of the span are first_block.. at tokens begin, begin + block_size...
     begin = begin / block_size_ * block_size_;
-    int first_block = span * (kSpan / block_size_);
-    for (int t = begin; t < end; t += block_size_) ScoreBlock(first_block + t / block_size_, t);
+    int first_block = (span * kSpan + begin) / block_size_;
+    int blocks = (end - begin + block_size_ - 1) / block_size_;
+    for (int i = 0; i < blocks; ++i) {
+      const std::byte* next = i + 1 < blocks ? Keys(first_block + i + 1) : Values(first_block);
+      ScoreBlock({first_block + i, begin + i * block_size_, next});
+    }
     for (int r = 0; r < unit_.rows; ++r) {
       kernels::SpanSums sums;
       if (begin_[r] < end_[r]) {
@@ -155,38 +166,49 @@ class UnitRunner {
       state.sum[r] = sums.sum;
     }
     std::memset(state.out, 0, sizeof(float) * unit_.rows * head_dim_);
-    for (int t = begin; t < end; t += block_size_) {
-      AddBlock(first_block + t / block_size_, t, state.out);
+    for (int i = 0; i < blocks; ++i) {
+      const std::byte* next = i + 1 < blocks           ? Values(first_block + i + 1)
+                              : span < unit_.last_span ? Keys(first_block + blocks)
+                                                       : nullptr;
+      AddBlock({first_block + i, begin + i * block_size_, next}, state.out);
     }
   }
 
-  // Scores of all row tiles against one block, which starts at token `start` of the span.
-  void ScoreBlock(int block, int start) {
-    const LayerPlace& place = context_.place;
+  struct Block {
+    int index;              // in the sequence
+    int start;              // its first token, counted from the span's start
+    const std::byte* next;  // read after it, or null
+  };
+
+  // Scores of all row tiles against one block.
+  void ScoreBlock(const Block& block) {
     kernels::ScoreTile args;
     args.head_dim = head_dim_;
-    args.keys = Frame(block) + context_.layout.key_offset(place.slot, unit_.kv_head);
+    args.keys = Keys(block.index);
+    args.next = block.next;
     args.block_size = block_size_;
     const auto& codec = context_.kernels.codec(context_.layout.format().key_codec);
     for (int i = 0; i < row_tiles_; ++i) {
       const RowTile& tile = tiles_[i];
-      args.begin = std::max(tile.begin - start, 0);
-      args.end = std::min(tile.end - start, block_size_);
+      args.begin = std::max(tile.begin - block.start, 0);
+      args.end = std::min(tile.end - block.start, block_size_);
       if (args.begin >= args.end) continue;
       args.q = scratch_.q + tile.first * head_dim_;
       args.rows = tile.rows;
-      args.scores = scratch_.scores + tile.first * kSpan + start;
+      args.scores = scratch_.scores + tile.first * kSpan + block.start;
       codec.scores(args);
+      args.next = nullptr;
     }
   }
 
   // Adds one block's weighted values to the outputs of all row tiles.
-  void AddBlock(int block, int start, float* out) {
-    const LayerPlace& place = context_.place;
+  void AddBlock(const Block& block, float* out) {
+    int start = block.start;
     kernels::ValueTile args;
     args.head_dim = head_dim_;
-    args.values = Frame(block) + context_.layout.value_offset(place.slot, unit_.kv_head);
+    args.values = Values(block.index);
     args.block_size = block_size_;
+    args.next = block.next;
     for (int i = 0; i < row_tiles_; ++i) {
       const RowTile& tile = tiles_[i];
       int common_begin = std::clamp(tile.common_begin - start, 0, block_size_);
@@ -230,6 +252,7 @@ class UnitRunner {
     args.end = what.end;
     args.out = out + what.first * head_dim_;
     context_.kernels.codec(context_.layout.format().value_codec).add_values(args);
+    args.next = nullptr;
   }
 
   // Merges the next span's result into scratch_.total.
