@@ -141,6 +141,26 @@ TEST(ModelFilesTest, TheDirectoryAndTheGgufFileDescribeTheSameModel) {
   EXPECT_EQ(gguf->chat_template(), hf->chat_template());
 }
 
+TEST(ModelFilesTest, TheBundledModelsAreWhatTheirDescriptionSays) {
+  Result<ModelFiles> target = ModelFiles::Open("models/target/target-q8_0.gguf");
+  ASSERT_TRUE(target.ok()) << target.error().message;
+  ASSERT_TRUE(target->config().ok()) << target->config().error().message;
+  EXPECT_EQ(target->config()->hidden_size, 256);
+  EXPECT_EQ(target->config()->layers, 6);
+  EXPECT_EQ(target->config()->q_heads, 8);
+  EXPECT_EQ(target->config()->kv_heads, 2);
+  EXPECT_EQ(target->config()->context_length, 1024);
+  EXPECT_TRUE(target->chat_template().has_value());
+
+  Result<ModelFiles> draft = ModelFiles::Open("models/draft");
+  ASSERT_TRUE(draft.ok()) << draft.error().message;
+  ASSERT_TRUE(draft->config().ok()) << draft->config().error().message;
+  EXPECT_EQ(draft->config()->hidden_size, 96);
+  EXPECT_EQ(draft->config()->vocab_size, target->config()->vocab_size);
+  EXPECT_EQ(draft->config()->eos_ids, target->config()->eos_ids);
+  EXPECT_EQ(draft->chat_template(), target->chat_template());
+}
+
 TEST(ModelFilesTest, SaysWhatAPathShouldHaveBeen) {
   std::filesystem::path empty = std::filesystem::path(::testing::TempDir()) / "empty-model";
   std::filesystem::create_directories(empty);
