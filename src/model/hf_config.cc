@@ -55,11 +55,12 @@ void ReadSizes(JsonFields& fields, const Architecture& architecture, ModelConfig
   config.norm_weight_plus_one = architecture.is_gemma;
   config.post_norms = architecture.is_gemma;
   config.qk_norm = architecture.qk_norm;
-  const bool attention_bias = fields.Bool("attention_bias", false);
+  const bool attention_bias = fields.Bool("attention_bias").value_or(false);
   config.qkv_bias = architecture.qkv_bias || attention_bias;
   config.output_bias = attention_bias && !architecture.qkv_bias;
-  config.mlp_bias = fields.Bool("mlp_bias", false);
-  config.tied_embeddings = fields.Bool("tie_word_embeddings", architecture.tied_by_default);
+  config.mlp_bias = fields.Bool("mlp_bias").value_or(false);
+  config.tied_embeddings =
+      fields.Bool("tie_word_embeddings").value_or(architecture.tied_by_default);
 }
 
 // What other members of these families have and nothing here computes.
@@ -95,7 +96,7 @@ void ReadWindows(JsonFields& fields, const Architecture& architecture, ModelConf
                                 ? 4096
                                 : fields.Int("sliding_window", 0)};
   if (architecture.windows == WindowRule::kFromLayer) {
-    if (!fields.Bool("use_sliding_window", false)) plan.window = 0;
+    if (!fields.Bool("use_sliding_window").value_or(false)) plan.window = 0;
     plan.first_layer = fields.Int("max_window_layers", 0);
   }
   config.sliding_windows = WindowsOf(architecture, config, plan);
@@ -146,7 +147,7 @@ Status ReadYarn(JsonFields& scaling, ModelConfig& config) {
     attention = YarnScale(rope.factor, mscale) / YarnScale(rope.factor, mscale_all);
   }
   rope.attention_factor = scaling.Number("attention_factor", attention);
-  if (!scaling.Bool("truncate", true)) {
+  if (!scaling.Bool("truncate").value_or(true)) {
     return MakeError(
         ErrorKind::kUnsupported,
         "YaRN without truncated correction bounds ('truncate': false) is not supported");

@@ -110,12 +110,12 @@ double JsonFields::Number(std::string_view key, double fallback) {
   return number.value_or(fallback);
 }
 
-bool JsonFields::Bool(std::string_view key, bool fallback) {
+std::optional<bool> JsonFields::Bool(std::string_view key) {
   const json::value* value = Find(key);
-  if (value == nullptr) return fallback;
+  if (value == nullptr) return std::nullopt;
   if (!value->is_bool()) {
     FailType(key, "true or false");
-    return fallback;
+    return std::nullopt;
   }
   return value->get_bool();
 }

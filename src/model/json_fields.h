@@ -41,7 +41,7 @@ class JsonFields {
   int Int(std::string_view key);  // required
   int Int(std::string_view key, int fallback);
   double Number(std::string_view key, double fallback);
-  bool Bool(std::string_view key, bool fallback);
+  std::optional<bool> Bool(std::string_view key);  // nullopt if absent
   std::string Text(std::string_view key, std::string_view fallback);
   std::vector<float> Numbers(std::string_view key);         // empty if absent
   std::vector<std::string> Texts(std::string_view key);     // empty if absent

@@ -38,8 +38,8 @@ struct RopeConfig {
   double beta_fast = 32.0;
   double beta_slow = 1.0;
 
-  // yarn and longrope: multiplies the rotated Q and K; readers of files always set it. 0: yarn's own
-  // 1 + 0.1 ln(factor).
+  // yarn and longrope: multiplies the rotated Q and K; readers of files always set it. 0: yarn's
+  // own 1 + 0.1 ln(factor).
   double attention_factor = 0.0;
 
   // Divisors per pair [dims/2], where the file brings its own: longrope (2402.13753) has one set

@@ -134,7 +134,7 @@ Status ModelFiles::ReadDirectoryConfig() {
 Status ModelFiles::ReadGenerationConfig(const std::string& file) {
   QUIRE_ASSIGN_OR_RETURN(json::object object, ReadJsonObject(file));
   JsonFields fields(object, file);
-  if (fields.Has("do_sample")) generation_.do_sample = fields.Bool("do_sample", false);
+  generation_.do_sample = fields.Bool("do_sample");
   generation_.temperature = NumberIn(fields, "temperature");
   generation_.top_k = IntIn(fields, "top_k");
   generation_.top_p = NumberIn(fields, "top_p");
