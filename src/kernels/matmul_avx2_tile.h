@@ -51,24 +51,30 @@ inline __m256i BroadcastGroup(const int8_t* codes) {
   return _mm256_set1_epi32(four);
 }
 
+// Integer sums of both halves of the rows.
+struct IntLanes {
+  __m256i low;
+  __m256i high;
+};
+
 // y += (scale * activation scale) * isum, for both halves of the rows.
-inline void AddScaled(float* y, __m256i low, __m256i high, FloatLanes scales, float x_scale) {
+inline void AddScaled(float* y, IntLanes isum, FloatLanes scales, float x_scale) {
   const __m256 xs = _mm256_set1_ps(x_scale);
   FloatLanes sum = LoadFloats(y);
-  sum.low = _mm256_fmadd_ps(_mm256_mul_ps(scales.low, xs), _mm256_cvtepi32_ps(low), sum.low);
-  sum.high = _mm256_fmadd_ps(_mm256_mul_ps(scales.high, xs), _mm256_cvtepi32_ps(high), sum.high);
+  sum.low = _mm256_fmadd_ps(_mm256_mul_ps(scales.low, xs), _mm256_cvtepi32_ps(isum.low), sum.low);
+  sum.high =
+      _mm256_fmadd_ps(_mm256_mul_ps(scales.high, xs), _mm256_cvtepi32_ps(isum.high), sum.high);
   StoreFloats(y, sum);
 }
 
 // As above with isum - offset * xsum in place of isum; all three are exact in f32.
 template <int kOffset>
-inline void AddOffset(float* y, __m256i low, __m256i high, FloatLanes scales, float x_scale,
-                      float x_sum) {
+inline void AddOffset(float* y, IntLanes isum, FloatLanes scales, float x_scale, float x_sum) {
   const __m256 xs = _mm256_set1_ps(x_scale);
   const __m256 shift = _mm256_set1_ps(x_sum * static_cast<float>(kOffset));
   FloatLanes sum = LoadFloats(y);
-  const __m256 dot_low = _mm256_sub_ps(_mm256_cvtepi32_ps(low), shift);
-  const __m256 dot_high = _mm256_sub_ps(_mm256_cvtepi32_ps(high), shift);
+  const __m256 dot_low = _mm256_sub_ps(_mm256_cvtepi32_ps(isum.low), shift);
+  const __m256 dot_high = _mm256_sub_ps(_mm256_cvtepi32_ps(isum.high), shift);
   sum.low = _mm256_fmadd_ps(_mm256_mul_ps(scales.low, xs), dot_low, sum.low);
   sum.high = _mm256_fmadd_ps(_mm256_mul_ps(scales.high, xs), dot_high, sum.high);
   StoreFloats(y, sum);
@@ -114,7 +120,7 @@ inline void MultiplySignedOnce(const CodeSource& w, const Tile& tile) {
     const FloatLanes scales = LoadFloats(w.scales + b * kPanelRows);
 #pragma GCC unroll 8
     for (int t = 0; t < kT; ++t) {
-      AddScaled(tile.y + t * kPanelRows, low[t], high[t], scales,
+      AddScaled(tile.y + t * kPanelRows, {low[t], high[t]}, scales,
                 tile.x[t * tile.x_stride + b].scale);
     }
   }
@@ -158,7 +164,7 @@ inline void MultiplySigned(const CodeSource& w, const Tile& tile) {
     const FloatLanes scales = LoadFloats(w.scales + b * kPanelRows);
 #pragma GCC unroll 8
     for (int t = 0; t < kT; ++t) {
-      AddScaled(tile.y + t * kPanelRows, low[t], high[t], scales,
+      AddScaled(tile.y + t * kPanelRows, {low[t], high[t]}, scales,
                 tile.x[t * tile.x_stride + b].scale);
     }
   }
@@ -227,9 +233,9 @@ inline void MultiplyUnsigned(const CodeSource& w, const Tile& tile) {
         const float x_sum = kHalves == 1 ? x.sum : x.half_sum[half];
         float* y = tile.y + t * kPanelRows;
         if constexpr (kTraits.offset != 0) {
-          AddOffset<kTraits.offset>(y, low[t], high[t], scales, x.scale, x_sum);
+          AddOffset<kTraits.offset>(y, {low[t], high[t]}, scales, x.scale, x_sum);
         } else {
-          AddScaled(y, low[t], high[t], scales, x.scale);
+          AddScaled(y, {low[t], high[t]}, scales, x.scale);
           AddMin(y, LoadFloats(w.mins + sub * kPanelRows), x.scale, x_sum);
         }
       }
