@@ -2,11 +2,11 @@
 // value; broken invariants abort (check.h).
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
 #include <utility>
 #include <variant>
+
+#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -26,11 +26,12 @@ enum class ErrorKind {
 struct Error {
   ErrorKind kind = ErrorKind::kInvalid;
   std::string message;
+  std::string param = {};  // the flag or request field at fault, where there is one
 };
 
 template <typename... Args>
 [[nodiscard]] Error MakeError(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
-  return Error{kind, fmt::format(format, std::forward<Args>(args)...)};
+  return Error{kind, fmt::format(format, std::forward<Args>(args)...), {}};
 }
 
 // Either a T or an Error. Reading the wrong one is a broken invariant.
@@ -80,16 +81,16 @@ using Status = Result<Ok>;
 #define QUIRE_CONCAT_(a, b) QUIRE_CONCAT_INNER_(a, b)
 
 // QUIRE_RETURN_IF_ERROR(expr): expr is a Status or any Result whose value is not needed.
-#define QUIRE_RETURN_IF_ERROR(expr)                                            \
-  do {                                                                         \
-    auto quire_status = (expr);                                                \
-    if (!quire_status.ok()) return std::move(quire_status).error();            \
+#define QUIRE_RETURN_IF_ERROR(expr)                                 \
+  do {                                                              \
+    auto quire_status = (expr);                                     \
+    if (!quire_status.ok()) return std::move(quire_status).error(); \
   } while (false)
 
 // QUIRE_ASSIGN_OR_RETURN(auto x, expr): x = the value of expr, or return its error.
 #define QUIRE_ASSIGN_OR_RETURN(lhs, expr) \
   QUIRE_ASSIGN_OR_RETURN_(QUIRE_CONCAT_(quire_result_, __LINE__), lhs, expr)
-#define QUIRE_ASSIGN_OR_RETURN_(result, lhs, expr)           \
-  auto result = (expr);                                      \
-  if (!result.ok()) return std::move(result).error();        \
+#define QUIRE_ASSIGN_OR_RETURN_(result, lhs, expr)    \
+  auto result = (expr);                               \
+  if (!result.ok()) return std::move(result).error(); \
   lhs = std::move(result).value()

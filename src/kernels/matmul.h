@@ -42,6 +42,7 @@ class PackedActivations {
 
   int64_t tokens() const { return x_.rows; }
   int64_t cols() const { return x_.cols; }
+  size_t bytes() const { return blocks_.bytes(); }
   MatrixView<const float> values() const { return x_; }
   // [tokens, cols / 32], or null where Set was not asked for it.
   const ActivationBlock* blocks() const;

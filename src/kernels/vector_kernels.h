@@ -50,8 +50,9 @@ struct VectorKernels {
   // may give zero, -inf gives NaN.
   void (*silu_mul)(MatrixView<const float> gate, MatrixView<const float> up, MatrixView<float> out);
   // out = gelu(gate) * up in the tanh form: gate * sigmoid(2 u), u = sqrt(2/pi) (gate + 0.044715
-  // gate^3), which is gate/2 (1 + tanh u) without its cancellation. Absolute error of the GELU
-  // 8 eps |gate|.
+  // gate^3), which is gate/2 (1 + tanh u) without its cancellation. Gate and gelu are rounded to
+  // the precision of binary16 (11 bits): absolute error of the GELU 2^-10 |gate|. An infinite gate
+  // gives NaN.
   void (*gelu_tanh_mul)(MatrixView<const float> gate, MatrixView<const float> up,
                         MatrixView<float> out);
   // x = cap * tanh(x / cap), in place. Error 8 eps.

@@ -1,0 +1,90 @@
+// Numbers that do not move: a sequence's logits are the same bits whatever surrounds its
+// computation.
+#include "model/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+#include "testing/model_runner.h"
+
+namespace quire::model {
+namespace {
+
+using kernels::KvCodec;
+using testing::LogitsRows;
+using testing::ModelRunner;
+using testing::RunnerSequence;
+
+constexpr const char* kModel = "models/draft/draft-q8_0.gguf";
+
+std::vector<TokenId> RandomTokens(int count, uint64_t seed) {
+  base::CounterRng rng(seed, 0, 0);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(rng.NextBelow(4000));
+  return tokens;
+}
+
+struct Format {
+  KvCodec codec;
+  int block_size;
+};
+
+class FixedNumbers : public ::testing::TestWithParam<Format> {
+ protected:
+  ModelRunner Runner(int threads) const {
+    return ModelRunner(kModel,
+                       {.format = {GetParam().codec, GetParam().codec, GetParam().block_size},
+                        .threads = threads,
+                        .max_sequences = 20,
+                        .max_tokens = 400});
+  }
+};
+
+TEST_P(FixedNumbers, WholePrefillEqualsChunkedBitForBit) {
+  ModelRunner runner = Runner(1);
+  const std::vector<TokenId> tokens = RandomTokens(150, 1);
+  const LogitsRows whole = runner.Run(tokens, 150);
+  for (int chunk : {1, 7, 64}) EXPECT_EQ(runner.Run(tokens, chunk), whole) << "chunk " << chunk;
+}
+
+TEST_P(FixedNumbers, AloneEqualsInABatchOfSeventeenBitForBit) {
+  ModelRunner runner = Runner(1);
+  std::vector<RunnerSequence> sequences;
+  std::vector<RunnerSequence*> batch;
+  for (int i = 0; i < 17; ++i) sequences.push_back(runner.Start(RandomTokens(20 + 5 * i, i)));
+  for (RunnerSequence& sequence : sequences) batch.push_back(&sequence);
+  // Every step mixes decodes with prefill chunks of differing sizes.
+  base::CounterRng rng(3, 0, 0);
+  while (!batch.empty()) {
+    std::vector<int> counts;
+    for (const RunnerSequence* sequence : batch) {
+      const int left = static_cast<int>(sequence->tokens.size()) - sequence->computed;
+      counts.push_back(std::min<int>(left, 1 + static_cast<int>(rng.NextBelow(3)) * 8));
+    }
+    runner.Step(batch, counts);
+    std::erase_if(batch, [](const RunnerSequence* sequence) {
+      return sequence->computed == static_cast<int>(sequence->tokens.size());
+    });
+  }
+  for (RunnerSequence& sequence : sequences) runner.Release(sequence);
+  for (const RunnerSequence& sequence : sequences) {
+    EXPECT_EQ(runner.Run(sequence.tokens, 512), sequence.logits);
+  }
+}
+
+TEST_P(FixedNumbers, OneThreadEqualsTwoEqualsThreeBitForBit) {
+  const std::vector<TokenId> tokens = RandomTokens(130, 2);
+  const LogitsRows one = Runner(1).Run(tokens, 100);
+  EXPECT_EQ(Runner(2).Run(tokens, 100), one);
+  EXPECT_EQ(Runner(3).Run(tokens, 100), one);
+}
+
+INSTANTIATE_TEST_SUITE_P(CodecsAndBlockSizes, FixedNumbers,
+                         ::testing::Values(Format{KvCodec::kF32, 16}, Format{KvCodec::kF32, 32},
+                                           Format{KvCodec::kF32, 64}, Format{KvCodec::kF16, 16},
+                                           Format{KvCodec::kF16, 32}, Format{KvCodec::kF16, 64},
+                                           Format{KvCodec::kBf16, 16}, Format{KvCodec::kBf16, 32},
+                                           Format{KvCodec::kBf16, 64}));
+
+}  // namespace
+}  // namespace quire::model
