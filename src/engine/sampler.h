@@ -52,7 +52,7 @@ struct SampleInput {
   const sched::SamplingParams* params = nullptr;
   const TokenCounts* counts = nullptr;  // not null if NeedsCounts(*params)
   DrawKey key = {};
-  std::span<const TokenId> banned = {};    // StopConditions::BannedAt
+  std::span<const TokenId> banned = {};    // ends before min_tokens
   std::span<const uint32_t> allowed = {};  // bit t % 32 of word t / 32: t may come; empty: all may
 };
 

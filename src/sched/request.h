@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,9 +31,18 @@ struct SamplingParams {
   std::vector<TokenId> stop_token_ids;
   std::vector<std::string> stop;  // matched anywhere in the text, across tokens
   bool include_stop_in_output = false;
-  int logprobs = -1;         // -1: none; else the number of alternatives per generated token
+  bool skip_special_tokens = true;  // control tokens give no text
+  int logprobs = -1;                // -1: none; else the number of alternatives per generated token
   int prompt_logprobs = -1;  // the same for prompt tokens; such requests never read the cache
 };
+
+// The tokens that end a sequence: its own stop ids, and the model's end of text unless ignored.
+inline std::vector<TokenId> EndTokens(const SamplingParams& sampling,
+                                      std::span<const TokenId> eos_ids) {
+  std::vector<TokenId> ends = sampling.stop_token_ids;
+  if (!sampling.ignore_eos) ends.insert(ends.end(), eos_ids.begin(), eos_ids.end());
+  return ends;
+}
 
 // Beam search in place of sampling: `width` beams (best_of, else n) are followed, the best n
 // returned.

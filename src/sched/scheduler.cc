@@ -168,16 +168,12 @@ Result<RequestId> Scheduler::Submit(Request request) {
   }
   if (state.request.beam_search) {
     const SamplingParams& sampling = state.request.sampling;
-    std::vector<TokenId> ends = sampling.stop_token_ids;
-    if (!sampling.ignore_eos) {
-      ends.insert(ends.end(), options_.eos_ids.begin(), options_.eos_ids.end());
-    }
-    state.beams =
-        std::make_unique<BeamSearch>(BeamSearch::Options{.params = *state.request.beam_search,
-                                                         .width = state.request.sequences(),
-                                                         .max_tokens = MaxTokensOf(state.request),
-                                                         .min_tokens = sampling.min_tokens,
-                                                         .end_ids = std::move(ends)});
+    state.beams = std::make_unique<BeamSearch>(
+        BeamSearch::Options{.params = *state.request.beam_search,
+                            .width = state.request.sequences(),
+                            .max_tokens = MaxTokensOf(state.request),
+                            .min_tokens = sampling.min_tokens,
+                            .end_ids = EndTokens(sampling, options_.eos_ids)});
     state.beam_sequences = {state.sequences[0]};
   }
   const Sequence& first = At(state.sequences[0]);

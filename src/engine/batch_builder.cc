@@ -1,0 +1,49 @@
+#include "engine/batch_builder.h"
+
+namespace quire::engine {
+
+BatchBuilder::BatchBuilder(const model::StepLimits& limits, int layer_groups)
+    : groups_(layer_groups) {
+  tokens_.reserve(limits.rows);
+  positions_.reserve(limits.rows);
+  runs_.reserve(limits.sequences);
+  tables_.reserve(static_cast<size_t>(limits.sequences) * layer_groups);
+  logit_rows_.reserve(limits.rows);
+  logit_owners_.reserve(limits.rows);
+}
+
+model::Batch BatchBuilder::Build(const sched::StepPlan& plan, const sched::Scheduler& scheduler) {
+  tokens_.clear();
+  positions_.clear();
+  runs_.clear();
+  tables_.clear();
+  logit_rows_.clear();
+  logit_owners_.clear();
+
+  for (size_t index = 0; index < plan.sequences.size(); ++index) {
+    const sched::ScheduledSequence& scheduled = plan.sequences[index];
+    const sched::Sequence& sequence = scheduler.sequence(scheduled.sequence);
+    const int first_row = static_cast<int>(tokens_.size());
+
+    for (int i = 0; i < scheduled.tokens; ++i) {
+      const int position = scheduled.first_position + i;
+      if (i >= scheduled.logits_begin) {
+        logit_rows_.push_back(first_row + i);
+        logit_owners_.push_back({static_cast<int>(index), position, i == scheduled.tokens - 1});
+      }
+      tokens_.push_back(sequence.tokens[position]);
+      positions_.push_back(position);
+    }
+    for (int group = 0; group < groups_; ++group) {
+      tables_.push_back({sequence.lease.first_block(group), sequence.lease.frames(group)});
+    }
+    runs_.push_back({first_row, scheduled.tokens, scheduled.first_position, {}});
+  }
+  // Only now: tables_ has stopped growing.
+  for (size_t run = 0; run < runs_.size(); ++run) {
+    runs_[run].tables = std::span(tables_).subspan(run * groups_, groups_);
+  }
+  return {tokens_, positions_, runs_, logit_rows_};
+}
+
+}  // namespace quire::engine

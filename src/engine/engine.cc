@@ -1,0 +1,350 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "base/clock.h"
+
+namespace quire::engine {
+namespace {
+
+// Logits are computed for so many rows at a time: enough to amortise a pass over the output matrix,
+// few enough to keep the buffer small (64 rows x 152k tokens: 39 MB).
+constexpr int kLogitRows = 64;
+
+model::StepLimits LimitsOf(const sched::SchedulerOptions& options) {
+  return {.rows = options.max_num_batched_tokens,
+          .sequences = options.max_num_seqs,
+          .logit_rows = std::min(kLogitRows, options.max_num_batched_tokens),
+          .max_positions = options.max_model_len};
+}
+
+// A limit nobody asked for is what the memory can hold, up to what the model was made for.
+int DefaultMaxModelLen(const sched::SchedulerOptions& scheduler, const kv::KvCacheOptions& cache,
+                       int context_length) {
+  kv::KvCacheOptions probe = cache;
+  probe.max_lease_tokens = context_length;
+  return kv::KvCache::MaxSequenceTokens(probe, scheduler.max_num_batched_tokens);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
+                                               const EngineOptions& options,
+                                               base::ThreadTeam& team) {
+  QUIRE_ASSIGN_OR_RETURN(
+      const kvstore::KvLayout layout,
+      kvstore::KvLayout::Create(KvGeometryOf(model.config()), options.kv_format));
+  const size_t memory = options.kv_cache_memory.value_or(
+      DefaultKvCacheMemory(layout, options, model.config().context_length));
+  QUIRE_ASSIGN_OR_RETURN(kvstore::KvStore store, kvstore::KvStore::Create(layout, memory));
+
+  kv::KvCacheOptions cache;
+  cache.frames = store.frames_total();
+  cache.block_tokens = layout.block_size();
+  cache.groups.clear();
+  for (const kvstore::LayerGroup& group : layout.groups()) {
+    cache.groups.push_back({group.window == 0 ? std::nullopt : std::optional(group.window)});
+  }
+  cache.prefix_caching =
+      options.enable_prefix_caching ? kv::PrefixCaching::kOn : kv::PrefixCaching::kOff;
+  cache.frame_bytes = static_cast<int64_t>(layout.frame_bytes());
+  cache.hash_key = options.seed;
+
+  sched::SchedulerOptions scheduler;
+  scheduler.max_num_seqs = options.max_num_seqs;
+  scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
+  scheduler.eos_ids = model.config().eos_ids;
+  if (options.max_model_len && *options.max_model_len > model.config().context_length) {
+    return Error{ErrorKind::kUsage,
+                 fmt::format("--max-model-len is {} tokens, but the model was made for at most {}",
+                             *options.max_model_len, model.config().context_length),
+                 "max-model-len"};
+  }
+  scheduler.max_model_len = options.max_model_len.value_or(
+      DefaultMaxModelLen(scheduler, cache, model.config().context_length));
+  QUIRE_RETURN_IF_ERROR(sched::Scheduler::Validate(scheduler, cache));
+  return std::make_unique<Engine>(
+      Parts{model, team, std::move(store), scheduler, cache, options.seed});
+}
+
+Engine::Engine(Parts parts)
+    : model_(parts.model),
+      team_(parts.team),
+      store_(std::move(parts.store)),
+      scheduler_(parts.scheduler, parts.cache),
+      seed_(parts.seed),
+      transformer_({model_.config(), model_.weights(), kernels::DefaultKernels(), team_},
+                   store_.layout(), LimitsOf(parts.scheduler)),
+      builder_(LimitsOf(parts.scheduler), store_.layout().group_count()),
+      samplers_(team_.size(),
+                Sampler(*kernels::DefaultKernels().vector, model_.config().vocab_size)) {}
+
+Result<RequestId> Engine::Submit(sched::Request request) {
+  QUIRE_RETURN_IF_ERROR(ValidateSampling(request.sampling, model_.config().vocab_size));
+  for (const TokenId token : request.prompt) {
+    if (token < 0 || token >= model_.config().vocab_size) {
+      return Error{ErrorKind::kUsage,
+                   fmt::format("token id {} is outside the model's vocabulary of {}", token,
+                               model_.config().vocab_size),
+                   "prompt"};
+    }
+  }
+  QUIRE_ASSIGN_OR_RETURN(text::StopStrings stop_strings,
+                         text::StopStrings::Create(request.sampling.stop));
+  // best_of ranks by log probability, whether or not the client wants to see it.
+  if (request.sequences() > request.n && request.sampling.logprobs < 0) {
+    request.sampling.logprobs = 0;
+  }
+  QUIRE_ASSIGN_OR_RETURN(const RequestId id, scheduler_.Submit(std::move(request)));
+  if (stop_strings_.size() <= static_cast<size_t>(id.value)) stop_strings_.resize(id.value + 1);
+  stop_strings_[id.value].emplace(std::move(stop_strings));
+  return id;
+}
+
+void Engine::Cancel(RequestId request) {
+  scheduler_.Cancel(request);
+}
+
+bool Engine::Step(const UpdateSink& sink) {
+  base::Stopwatch watch;
+  const sched::StepPlan& plan = scheduler_.Schedule();
+  if (plan.empty()) return false;
+  CopyFrames(plan.copies);
+  const model::Batch batch = builder_.Build(plan, scheduler_);
+  stats_.schedule_s += watch.Lap();
+  transformer_.Forward(batch, store_);
+  stats_.forward_s += watch.Lap();
+  Sample(plan);
+  stats_.sample_s += watch.Lap();
+  scheduler_.Commit(outputs_);
+  Emit(sink);
+  stats_.emit_s += watch.Lap();
+  ++stats_.steps;
+  return true;
+}
+
+void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
+  for (const kv::PendingCopy& copy : copies) {
+    store_.CopyTokens(copy.from, copy.to, copy.tokens, copy.group);
+  }
+}
+
+void Engine::Sample(const sched::StepPlan& plan) {
+  PrepareDraws(plan);
+  const std::span<const LogitRow> rows = builder_.logit_rows();
+  const int count = static_cast<int>(rows.size());
+  size_t next_draw = 0;
+  for (int first = 0; first < count; first += kLogitRows) {
+    const int slice = std::min(kLogitRows, count - first);
+    const MatrixView<const float> logits = transformer_.Logits(first, slice);
+    const size_t first_draw = next_draw;
+    while (next_draw < draws_.size() && draws_[next_draw].logit_row < first + slice) ++next_draw;
+    team_.ParallelFor(static_cast<int64_t>(next_draw - first_draw), 1,
+                      [&](int64_t begin, int64_t end, int thread) {
+                        for (int64_t i = begin; i < end; ++i) {
+                          Draw& draw = draws_[first_draw + i];
+                          DrawOne(samplers_[thread], logits.row(draw.logit_row - first), draw);
+                        }
+                      });
+  }
+  CollectOutputs();
+}
+
+void Engine::PrepareDraws(const sched::StepPlan& plan) {
+  draws_.clear();
+  const std::span<const LogitRow> rows = builder_.logit_rows();
+  for (size_t row = 0; row < rows.size(); ++row) {
+    const sched::ScheduledSequence& run = plan.sequences[rows[row].run];
+    const sched::Sequence& computed = scheduler_.sequence(run.sequence);
+    const sched::Request& request = scheduler_.request(computed.request).request;
+    if (request.sampling.prompt_logprobs >= 0 && rows[row].position + 1 < computed.prompt_tokens) {
+      draws_.push_back({.logit_row = static_cast<int>(row),
+                        .kind = DrawKind::kPromptLogprob,
+                        .sequence = run.sequence,
+                        .position = rows[row].position + 1});
+    }
+    if (!rows[row].last) continue;
+    for (const SequenceId id : plan.samplers_of(run)) {
+      if (!request.beam_search) PrepareRecord(id, rows[row].position + 1);
+      draws_.push_back({.logit_row = static_cast<int>(row),
+                        .kind = request.beam_search ? DrawKind::kBeam : DrawKind::kToken,
+                        .sequence = id,
+                        .position = rows[row].position + 1});
+    }
+  }
+}
+
+void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
+  const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
+  const sched::Request& request = scheduler_.request(sequence.request).request;
+  const std::span<const float> row(logits, model_.config().vocab_size);
+  switch (draw.kind) {
+    case DrawKind::kPromptLogprob:
+      draw.result =
+          sampler.Score(row, sequence.tokens[draw.position], request.sampling.prompt_logprobs);
+      return;
+    case DrawKind::kBeam: {
+      // Twice the width, so that `width` beams remain even if as many candidates end the text.
+      auto top = sampler.TopLogprobs(row, 2 * request.sequences());
+      if (!top.ok()) {
+        draw.result = std::move(top).error();
+        return;
+      }
+      draw.result = SampledToken{};
+      draw.result->top = std::move(top).value();
+      return;
+    }
+    case DrawKind::kToken: {
+      const SequenceRecord& record = *records_[draw.sequence.value];
+      const bool may_end = draw.position - sequence.prompt_tokens >= request.sampling.min_tokens;
+      draw.result = sampler.Sample(
+          {.logits = row,
+           .params = &request.sampling,
+           .counts = record.counts ? &*record.counts : nullptr,
+           // As in vLLM: sequence i of n is what seed + i alone gives.
+           .key = {request.sampling.seed + sequence.index, 0, draw.position},
+           .banned = may_end ? std::span<const TokenId>() : std::span(record.end_tokens)});
+      return;
+    }
+  }
+}
+
+void Engine::CollectOutputs() {
+  outputs_.clear();
+  for (Draw& draw : draws_) {
+    if (draw.kind == DrawKind::kPromptLogprob) continue;
+    if (!draw.result.ok()) {
+      spdlog::error("sequence {} ends: {}", draw.sequence, draw.result.error().message);
+      scheduler_.Finish(draw.sequence, sched::FinishReason::kError);
+      continue;
+    }
+    const SampledToken& sampled = *draw.result;
+    if (draw.kind == DrawKind::kBeam) {
+      outputs_.push_back({.sequence = draw.sequence, .tokens = {}, .candidates = sampled.top});
+    } else {
+      outputs_.push_back(
+          {.sequence = draw.sequence, .tokens = {&sampled.token, 1}, .candidates = {}});
+    }
+  }
+}
+
+void Engine::Emit(const UpdateSink& sink) {
+  for (Draw& draw : draws_) {
+    const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
+    SequenceUpdate update;
+    update.request = sequence.request;
+    update.index = sequence.index;
+    switch (draw.kind) {
+      case DrawKind::kBeam:
+        continue;  // a request's beams are told when it has finished
+      case DrawKind::kPromptLogprob:
+        AddPromptLogprob(draw, update);
+        break;
+      case DrawKind::kToken:
+        AddToken(draw, sequence, update);
+        break;
+    }
+    sink(update);
+  }
+  for (const RequestId id : scheduler_.finished()) {
+    const sched::RequestState& request = scheduler_.request(id);
+    if (request.beams != nullptr && !request.cancelled) EmitBeams(request, sink);
+  }
+}
+
+void Engine::AddPromptLogprob(Draw& draw, SequenceUpdate& update) const {
+  if (draw.position == 1) update.prompt_logprobs.emplace_back(std::nullopt);
+  if (draw.result.ok()) update.prompt_logprobs.push_back(ToLogprobs(*draw.result));
+}
+
+void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdate& update) {
+  SequenceRecord& record = *records_[draw.sequence.value];
+  const sched::SamplingParams& sampling = scheduler_.request(sequence.request).request.sampling;
+  std::optional<sched::FinishReason> finish = sequence.finish_reason;
+  if (draw.result.ok() && finish != sched::FinishReason::kCancelled) {
+    const TokenId token = draw.result->token;
+    std::optional<TokenLogprobs> logprobs;
+    if (draw.result->logprob) logprobs = ToLogprobs(*draw.result);
+    if (record.counts) record.counts->Append(token);
+    const bool ends_silently =
+        finish == sched::FinishReason::kStop && !sampling.include_stop_in_output;
+    if (finish == sched::FinishReason::kStop) update.stop_reason = StopReasonOf(token);
+    if (ends_silently) {
+      record.text.AppendSilently(token, std::move(logprobs));
+    } else {
+      record.text.Append(token, std::move(logprobs), update);
+    }
+    if (const std::optional<int> stop = record.text.stopped_at()) {
+      scheduler_.Finish(draw.sequence, sched::FinishReason::kStop);
+      finish = sched::FinishReason::kStop;
+      update.stop_reason = sampling.stop[*stop];
+    }
+  }
+  if (!finish) return;
+  record.text.Finish(update);
+  update.finish = finish;
+  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, sequence.output_tokens()};
+}
+
+void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const {
+  const sched::Sequence& first = scheduler_.sequence(request.sequences.front());
+  const std::span<const TokenId> prompt(request.request.prompt);
+  const text::DecodeOptions decode{.skip_special = true,
+                                   .start = model_.tokenizer().StartAfter(prompt)};
+  const auto hypotheses = request.beams->hypotheses();
+  for (int index = 0; index < request.request.n; ++index) {
+    if (index >= static_cast<int>(hypotheses.size())) break;
+    SequenceUpdate update;
+    update.request = request.id;
+    update.index = index;
+    update.tokens = hypotheses[index].tokens;
+    update.text = model_.tokenizer().Decode(update.tokens, decode);
+    update.finish = hypotheses[index].reason;
+    update.usage = {first.prompt_tokens, first.cached_tokens,
+                    static_cast<int>(update.tokens.size())};
+    sink(update);
+  }
+}
+
+TokenLogprobs Engine::ToLogprobs(const SampledToken& sampled) {
+  TokenLogprobs logprobs{sampled.token, *sampled.logprob, {}};
+  for (const sched::TokenLogprob& entry : sampled.top) {
+    logprobs.top.emplace_back(entry.token, entry.logprob);
+  }
+  return logprobs;
+}
+
+StopReason Engine::StopReasonOf(TokenId token) const {
+  const std::vector<TokenId>& eos = model_.config().eos_ids;
+  if (std::find(eos.begin(), eos.end(), token) != eos.end()) return std::monostate{};
+  return token;
+}
+
+// `position`: of the token about to be drawn. A sibling that shares the prompt's computation has no
+// tokens of its own before its first draw.
+void Engine::PrepareRecord(SequenceId id, int position) {
+  if (records_.size() <= static_cast<size_t>(id.value)) records_.resize(id.value + 1);
+  std::unique_ptr<SequenceRecord>& record = records_[id.value];
+  const sched::Sequence& sequence = scheduler_.sequence(id);
+  // Ids are used again: a sequence's first token starts a new record.
+  if (position > sequence.prompt_tokens) return;
+  const sched::Request& request = scheduler_.request(sequence.request).request;
+  const sched::SamplingParams& sampling = request.sampling;
+  record = std::make_unique<SequenceRecord>(SequenceRecord{
+      SequenceText(model_.tokenizer(),
+                   {.decode = {.skip_special = sampling.skip_special_tokens,
+                               .start = model_.tokenizer().StartAfter(request.prompt)},
+                    .stop_strings = *stop_strings_[sequence.request.value],
+                    .stop_text = sampling.include_stop_in_output ? text::StopText::kInclude
+                                                                 : text::StopText::kExclude,
+                    .min_tokens = sampling.min_tokens}),
+      std::nullopt,
+      sampling.min_tokens > 0 ? sched::EndTokens(sampling, model_.config().eos_ids)
+                              : std::vector<TokenId>()});
+  if (NeedsCounts(sampling)) record->counts.emplace(request.prompt);
+}
+
+}  // namespace quire::engine

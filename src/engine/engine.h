@@ -1,0 +1,126 @@
+// Engine: the spine. Requests in, updates out; in between one step after another over all sequences
+// that run together.
+//
+// Owns the KV store, the scheduler (and with it the KV cache), the forward pass and its threads;
+// borrows the loaded model. One thread calls it. Two engines given the same calls say the same.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "engine/batch_builder.h"
+#include "engine/engine_options.h"
+#include "engine/model_loader.h"
+#include "engine/output.h"
+#include "engine/sampler.h"
+#include "engine/sequence_text.h"
+#include "engine/token_counts.h"
+#include "kvstore/kv_store.h"
+#include "model/transformer.h"
+#include "sched/scheduler.h"
+
+namespace quire::engine {
+
+// Receives news in the order in which sequences were computed.
+using UpdateSink = std::function<void(const SequenceUpdate&)>;
+
+// Where the time of all steps went, in seconds, and how much was computed.
+struct EngineStats {
+  int64_t steps = 0;
+  double schedule_s = 0;
+  double forward_s = 0;
+  double sample_s = 0;
+  double emit_s = 0;
+};
+
+class Engine {
+ public:
+  // kUsage or kExhausted when the options cannot work, with the sizes needed, available and
+  // possible. `model` and `team` must outlive the engine.
+  static Result<std::unique_ptr<Engine>> Create(const LoadedModel& model,
+                                                const EngineOptions& options,
+                                                base::ThreadTeam& team);
+
+  // For Create, which checks the options.
+  struct Parts {
+    const LoadedModel& model;
+    base::ThreadTeam& team;
+    kvstore::KvStore store;
+    sched::SchedulerOptions scheduler;
+    kv::KvCacheOptions cache;
+    uint64_t seed = 0;
+  };
+  explicit Engine(Parts parts);
+
+  // Queues a request. An error is the client's (too long, bad token ids, ...) or kExhausted.
+  Result<RequestId> Submit(sched::Request request);
+
+  // Ends a request; no update follows. Its frames are free at once, or when the running step ends.
+  void Cancel(RequestId request);
+
+  // Computes one step and reports what came of it. False: there was nothing to do.
+  bool Step(const UpdateSink& sink);
+
+  bool idle() const { return scheduler_.idle(); }
+  const LoadedModel& model() const { return model_; }
+  const sched::Scheduler& scheduler() const { return scheduler_; }
+  const kvstore::KvStore& store() const { return store_; }
+  uint64_t seed() const { return seed_; }  // for requests that bring none
+  int max_model_len() const { return scheduler_.options().max_model_len; }
+  size_t scratch_bytes() const { return transformer_.scratch_bytes(); }
+  const EngineStats& stats() const { return stats_; }
+
+ private:
+  Engine(const LoadedModel& model, base::ThreadTeam& team, kvstore::KvStore store,
+         const sched::SchedulerOptions& scheduler_options, const kv::KvCacheOptions& cache_options);
+
+  // What the engine knows of a sequence beyond its tokens.
+  struct SequenceRecord {
+    SequenceText text;
+    std::optional<TokenCounts> counts;  // only with penalties
+    std::vector<TokenId> end_tokens;    // only with min_tokens: not to be drawn before
+  };
+
+  // Something to take from a row of logits.
+  enum class DrawKind { kToken, kBeam, kPromptLogprob };
+  struct Draw {
+    int logit_row = 0;
+    DrawKind kind = DrawKind::kToken;
+    SequenceId sequence;
+    int position = 0;  // of the token that is drawn or scored
+    Result<SampledToken> result = SampledToken{};
+  };
+
+  void CopyFrames(std::span<const kv::PendingCopy> copies);
+  void Sample(const sched::StepPlan& plan);
+  void PrepareDraws(const sched::StepPlan& plan);
+  void DrawOne(Sampler& sampler, const float* logits, Draw& draw) const;
+  void CollectOutputs();
+  void Emit(const UpdateSink& sink);
+  void AddPromptLogprob(Draw& draw, SequenceUpdate& update) const;
+  void AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdate& update);
+  void EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const;
+  static TokenLogprobs ToLogprobs(const SampledToken& sampled);
+  StopReason StopReasonOf(TokenId token) const;
+  void PrepareRecord(SequenceId id, int position);
+
+  const LoadedModel& model_;
+  base::ThreadTeam& team_;
+  kvstore::KvStore store_;
+  sched::Scheduler scheduler_;
+  uint64_t seed_ = 0;
+  model::Transformer transformer_;
+  BatchBuilder builder_;
+  std::vector<Sampler> samplers_;                               // [threads]
+  std::vector<std::unique_ptr<SequenceRecord>> records_;        // by SequenceId
+  std::vector<std::optional<text::StopStrings>> stop_strings_;  // by RequestId
+  std::vector<Draw> draws_;                                     // of the step, by logit row
+  std::vector<sched::SequenceOutput> outputs_;                  // of the step; views draws_
+  EngineStats stats_;
+};
+
+}  // namespace quire::engine

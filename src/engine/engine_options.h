@@ -1,0 +1,35 @@
+// EngineOptions: what an operator can set about memory, batching and threads. Names follow vLLM.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "kvstore/kv_layout.h"
+#include "model/model_config.h"
+
+namespace quire::engine {
+
+struct EngineOptions {
+  std::optional<int> max_model_len;       // tokens of the longest sequence; absent: what fits
+  int max_num_seqs = 64;                  // sequences computed together
+  int max_num_batched_tokens = 512;       // tokens per step
+  kvstore::KvFormat kv_format;            // codec and block size
+  std::optional<size_t> kv_cache_memory;  // bytes; absent: derived from the model and the machine
+  bool enable_prefix_caching = true;
+  int threads = 0;    // 0: one per core
+  uint64_t seed = 0;  // for requests that bring none
+};
+
+// The geometry that a model's layers ask of the KV cache.
+kvstore::KvGeometry KvGeometryOf(const model::ModelConfig& config);
+
+// The KV memory that serves `max_num_seqs` sequences of the model's full context, but at most a
+// quarter of the machine's available memory (and always enough for one block per layer group).
+size_t DefaultKvCacheMemory(const kvstore::KvLayout& layout, const EngineOptions& options,
+                            int context_length);
+
+// Threads to compute with: options.threads, else the cores this process may use.
+int ThreadCount(const EngineOptions& options);
+
+}  // namespace quire::engine
