@@ -1,0 +1,25 @@
+// From a client's prompt to token ids: chat template, tokenizer, truncation, limits.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "engine/model_loader.h"
+#include "sched/request.h"
+#include "server/openai_request.h"
+
+namespace quire::server {
+
+// What a prompt is held against.
+struct PromptLimits {
+  int max_model_len = 0;
+  uint64_t seed = 0;  // for requests that bring none
+};
+
+// One scheduler request per prompt of the body (a chat has one). max_tokens is cut to what the
+// context has room for. Errors name the field, the limit and the counts.
+Result<std::vector<sched::Request>> BuildRequests(const ApiRequest& api,
+                                                  const engine::LoadedModel& model,
+                                                  const PromptLimits& limits);
+
+}  // namespace quire::server

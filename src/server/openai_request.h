@@ -1,0 +1,61 @@
+// The OpenAI API's requests as plain data: bodies of /v1/completions and /v1/chat/completions, with
+// the sampling fields that vLLM adds. Used by the batch command and by the server.
+//
+// Nothing in a body can abort the process: what is wrong comes back as an Error whose `param` names
+// the field. Unknown fields are ignored, as OpenAI's clients expect.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "sched/request.h"
+
+namespace quire::server {
+
+enum class Endpoint { kCompletions, kChatCompletions };
+
+// nullopt: no endpoint of this API.
+std::optional<Endpoint> EndpointFromUrl(std::string_view url);
+
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct ApiRequest {
+  Endpoint endpoint = Endpoint::kCompletions;
+  std::string model;  // as the client wrote it; empty if absent
+
+  std::vector<Prompt> prompts;             // completions: each becomes a request of its own
+  boost::json::array messages;             // chat
+  boost::json::object template_arguments;  // chat: tools, add_generation_prompt, ...
+  std::string chat_template;               // chat: overrides the model's; empty: the model's
+
+  sched::SamplingParams sampling;  // defaults filled in
+  std::optional<uint64_t> seed;    // absent: the caller chooses
+  bool limit_given = false;        // the client set max_tokens
+  int n = 1;
+  int best_of = 1;
+  std::optional<sched::BeamSearchParams> beam_search;
+  int priority = 0;
+  std::string cache_salt;
+  std::string request_id;
+
+  bool echo = false;
+  bool stream = false;
+  bool include_usage = false;
+  bool add_special_tokens = true;
+  bool return_token_ids = false;
+  std::optional<int> truncate_prompt_tokens;  // keep the last so many tokens of the prompt
+};
+
+// Reads a body. `defaults` are the model's (generation_config.json) and hold where the body is
+// silent.
+Result<ApiRequest> ParseApiRequest(Endpoint endpoint, const boost::json::value& body,
+                                   const sched::SamplingParams& defaults);
+
+}  // namespace quire::server
