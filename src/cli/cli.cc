@@ -123,8 +123,9 @@ Status Dispatch(const Commands& commands, std::span<const std::string> args,
   if (command == nullptr) return UnknownCommand(commands, name);
   Status status = RunCommand(*command, args.subspan(1), terminal);
   if (!status.ok() && status.error().kind == ErrorKind::kUsage) {
-    return MakeError(ErrorKind::kUsage, "{} Try: {} --help", status.error().message,
-                     Usage(*command));
+    const std::string& message = status.error().message;
+    return MakeError(ErrorKind::kUsage, "{}{} Try: {} --help", message,
+                     message.ends_with('.') ? "" : ".", Usage(*command));
   }
   return status;
 }

@@ -4,6 +4,9 @@ namespace quire::cli {
 
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(MakeRunCommand());
+  commands.push_back(MakeBatchCommand());
+  commands.push_back(MakeLogitsCommand());
   commands.push_back(MakeInfoCommand());
   return commands;
 }

@@ -8,6 +8,9 @@
 
 namespace quire::cli {
 
+std::unique_ptr<Command> MakeRunCommand();
+std::unique_ptr<Command> MakeBatchCommand();
+std::unique_ptr<Command> MakeLogitsCommand();
 std::unique_ptr<Command> MakeInfoCommand();
 
 // In the order in which help shows them.

@@ -11,7 +11,7 @@ Result<std::string> DefaultModelPath() {
   namespace fs = std::filesystem;
   const char* named = std::getenv("QUIRE_MODEL");
   if (named != nullptr && named[0] != '\0') return std::string(named);
-  const fs::path model = fs::path("models") / "target-q8_0.gguf";
+  const fs::path model = fs::path("models") / "target" / "target-q8_0.gguf";
   std::error_code error;
   fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
   std::vector<fs::path> places;

@@ -1,0 +1,222 @@
+#include "cli/batch_job.h"
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include <boost/json.hpp>
+
+#include "base/rng.h"
+#include "server/openai_prompts.h"
+#include "server/openai_response.h"
+
+namespace quire::cli {
+namespace json = boost::json;
+namespace {
+
+// Enough requests under way that a step is always full, few enough that memory stays flat however
+// long the input is.
+constexpr size_t kQueuedPerSequence = 4;
+
+bool IsBlank(const std::string& line) {
+  return line.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+std::string StringField(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  return value != nullptr && value->is_string() ? std::string(value->get_string()) : "";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BatchJob>> BatchJob::Open(const std::string& input_path,
+                                                 const std::string& output_path) {
+  std::ifstream input(input_path);
+  if (!input || std::filesystem::is_directory(input_path)) {
+    return MakeError(ErrorKind::kNotFound, "cannot read '{}': {}", input_path,
+                     std::strerror(errno ? errno : EISDIR));
+  }
+  auto job = std::make_unique<BatchJob>(output_path, std::move(input));
+  for (std::string line; std::getline(job->input_, line);) {
+    if (!IsBlank(line)) ++job->totals_.lines;
+  }
+  job->input_.clear();
+  job->input_.seekg(0);
+  QUIRE_RETURN_IF_ERROR(job->ReadEarlierOutput());
+  job->output_.open(output_path, std::ios::app);
+  if (!job->output_) {
+    return MakeError(ErrorKind::kIo, "cannot write '{}': {}", output_path, std::strerror(errno));
+  }
+  return job;
+}
+
+Status BatchJob::ReadEarlierOutput() {
+  std::ifstream earlier(output_path_, std::ios::binary);
+  if (!earlier) return Ok{};
+  std::uintmax_t whole_bytes = 0;
+  for (std::string line; std::getline(earlier, line);) {
+    if (earlier.eof()) break;  // no newline: the earlier run was cut off while writing it
+    boost::system::error_code code;
+    const json::value value = json::parse(line, code);
+    if (code || !value.is_object() || StringField(value.get_object(), "id").empty()) {
+      return MakeError(
+          ErrorKind::kInvalid,
+          "'{}' exists and is not the output of a batch; name another file or remove it",
+          output_path_);
+    }
+    answered_.insert(StringField(value.get_object(), "id"));
+    whole_bytes += line.size() + 1;
+  }
+  earlier.close();
+  std::error_code code;
+  std::filesystem::resize_file(output_path_, whole_bytes, code);
+  if (code) {
+    return MakeError(ErrorKind::kIo, "cannot resume '{}': {}", output_path_, code.message());
+  }
+  return Ok{};
+}
+
+Status BatchJob::Run(engine::Engine& engine,
+                     const std::function<void(const BatchTotals&)>& progress) {
+  const size_t window =
+      kQueuedPerSequence * static_cast<size_t>(engine.scheduler().options().max_num_seqs);
+  const engine::UpdateSink sink = [&](const engine::SequenceUpdate& update) {
+    Receive(update, engine);
+  };
+  bool more = true;
+  while (more || !routes_.empty()) {
+    while (more && routes_.size() < window) more = SubmitNextLine(engine);
+    if (!engine.Step(sink)) QUIRE_CHECK(routes_.empty());
+    const sched::SchedulerStats stats = engine.scheduler().stats();
+    totals_.tokens_computed = stats.decode_tokens + stats.prefill_tokens;
+    progress(totals_);
+    if (!output_) {
+      return MakeError(ErrorKind::kIo, "cannot write '{}': {}", output_path_, std::strerror(errno));
+    }
+  }
+  return Ok{};
+}
+
+// False at the input's end.
+bool BatchJob::SubmitNextLine(engine::Engine& engine) {
+  std::string text;
+  do {
+    if (!std::getline(input_, text)) return false;
+    ++line_number_;
+  } while (IsBlank(text));
+  auto line = std::make_shared<OpenLine>();
+  line->id = fmt::format("batch-line-{}", line_number_);
+  if (answered_.contains(line->id)) {
+    ++totals_.resumed;
+    return true;
+  }
+  Result<std::vector<sched::Request>> requests = ParseLine(text, *line, engine);
+  if (!requests.ok()) {
+    WriteError(*line, requests.error());
+    return true;
+  }
+  std::vector<RequestId> submitted;
+  for (sched::Request& request : *requests) {
+    line->builders.emplace_back(request);
+    Result<RequestId> id = engine.Submit(std::move(request));
+    if (!id.ok()) {
+      for (const RequestId earlier : submitted) {
+        engine.Cancel(earlier);
+        routes_.erase(earlier.value);
+      }
+      WriteError(*line, id.error());
+      return true;
+    }
+    routes_[id->value] = {line, static_cast<int>(submitted.size())};
+    submitted.push_back(*id);
+  }
+  return true;
+}
+
+Result<std::vector<sched::Request>> BatchJob::ParseLine(const std::string& text, OpenLine& line,
+                                                        const engine::Engine& engine) const {
+  boost::system::error_code code;
+  const json::value value = json::parse(text, code);
+  if (code || !value.is_object()) {
+    return MakeError(ErrorKind::kUsage, "line {} is not a JSON object{}", line_number_,
+                     code ? ": " + code.message() : "");
+  }
+  const json::object& object = value.get_object();
+  line.custom_id = StringField(object, "custom_id");
+  const std::string url = StringField(object, "url");
+  const std::optional<server::Endpoint> endpoint = server::EndpointFromUrl(url);
+  if (!endpoint) {
+    return Error{ErrorKind::kUsage,
+                 fmt::format("line {} has the url '{}'; supported are /v1/completions and "
+                             "/v1/chat/completions",
+                             line_number_, url),
+                 "url"};
+  }
+  const json::value* body = object.if_contains("body");
+  if (body == nullptr) {
+    return Error{ErrorKind::kUsage, fmt::format("line {} has no body", line_number_), "body"};
+  }
+  const engine::LoadedModel& model = engine.model();
+  QUIRE_ASSIGN_OR_RETURN(line.api,
+                         server::ParseApiRequest(*endpoint, *body, model.sampling_defaults()));
+  return server::BuildRequests(
+      line.api, model,
+      {.max_model_len = engine.max_model_len(),
+       .seed = base::CounterRng(engine.seed(), line_number_, 0).NextU64()});
+}
+
+void BatchJob::Receive(const engine::SequenceUpdate& update, const engine::Engine& engine) {
+  const auto route = routes_.find(update.request.value);
+  if (route == routes_.end()) return;
+  const std::shared_ptr<OpenLine> line = route->second.line;
+  engine::CompletionBuilder& builder = line->builders[route->second.prompt];
+  builder.Add(update);
+  if (!builder.done()) return;
+  routes_.erase(route);
+  for (const engine::CompletionBuilder& other : line->builders) {
+    if (!other.done()) return;
+  }
+  WriteResponse(*line, engine);
+}
+
+void BatchJob::WriteResponse(OpenLine& line, const engine::Engine& engine) {
+  std::vector<engine::Completion> completions;
+  for (engine::CompletionBuilder& builder : line.builders) completions.push_back(builder.Take());
+  for (const engine::Completion& completion : completions) {
+    totals_.prompt_tokens += completion.usage.prompt_tokens;
+    totals_.completion_tokens += completion.usage.completion_tokens;
+  }
+  ++totals_.succeeded;
+  const bool chat = line.api.endpoint == server::Endpoint::kChatCompletions;
+  const server::ResponseHeader header{(chat ? "chatcmpl-" : "cmpl-") + line.id,
+                                      engine.model().name(), std::time(nullptr)};
+  WriteLine({{"id", line.id},
+             {"custom_id", line.custom_id},
+             {"response",
+              {{"status_code", 200},
+               {"request_id", line.id},
+               {"body", server::FormatResponse(header, line.api, completions,
+                                               engine.model().tokenizer())}}},
+             {"error", nullptr}});
+}
+
+void BatchJob::WriteError(const OpenLine& line, const Error& error) {
+  ++totals_.failed;
+  const int status = server::HttpStatus(error.kind);
+  const json::value custom_id =
+      line.custom_id.empty() ? json::value(nullptr) : json::value(line.custom_id);
+  WriteLine(
+      {{"id", line.id},
+       {"custom_id", custom_id},
+       {"response",
+        {{"status_code", status}, {"request_id", line.id}, {"body", server::FormatError(error)}}},
+       {"error", {{"code", std::to_string(status)}, {"message", error.message}}}});
+}
+
+void BatchJob::WriteLine(const json::object& line) {
+  output_ << json::serialize(line) << '\n' << std::flush;
+}
+
+}  // namespace quire::cli

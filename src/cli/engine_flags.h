@@ -1,0 +1,62 @@
+// The flags of every command that runs a model: which model, how its KV cache is kept, how steps
+// are batched. Declared once, named as in vLLM.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/flags.h"
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "cli/default_model.h"
+#include "cli/terminal.h"
+#include "engine/engine.h"
+#include "engine/engine_options.h"
+
+namespace quire::cli {
+
+// A model with its threads and, for commands that generate, its engine. Members are destroyed in
+// the reverse order, as each borrows from those above it.
+struct RunningModel {
+  std::unique_ptr<base::ThreadTeam> team;
+  std::unique_ptr<engine::LoadedModel> model;
+  std::unique_ptr<engine::Engine> engine;
+};
+
+class EngineFlags {
+ public:
+  void DeclareModel(base::FlagSet& flags) { model_.Declare(flags); }
+  // Threads and the KV cache's format.
+  void DeclareCompute(base::FlagSet& flags);
+  // Memory, lengths, batching.
+  void DeclareServing(base::FlagSet& flags);
+
+  // Loads a model (with a progress bar on a terminal).
+  Result<RunningModel> LoadModel(const std::string& path, const Terminal& terminal) const;
+  // Loads the model that was named, or the default, and makes its engine.
+  Result<RunningModel> StartEngine(const Terminal& terminal) const;
+
+  bool model_named() const { return model_.named(); }
+  Result<kvstore::KvFormat> kv_format() const;
+  uint64_t seed() const { return seed_; }
+
+ private:
+  Result<engine::EngineOptions> Options() const;
+
+  ModelFlag model_;
+  int threads_ = 0;
+  std::string kv_cache_dtype_ = "auto";
+  int block_size_ = 32;
+  std::optional<base::ByteSize> kv_cache_memory_;
+  std::optional<int> max_model_len_;
+  int max_num_seqs_ = 64;
+  int max_num_batched_tokens_ = 512;
+  bool enable_prefix_caching_ = true;
+  uint64_t seed_ = 0;
+};
+
+// f32, f16, bf16, or auto (f16).
+Result<kernels::KvCodec> ParseKvCodec(const std::string& name);
+
+}  // namespace quire::cli
