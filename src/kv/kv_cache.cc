@@ -9,8 +9,6 @@
 namespace quire::kv {
 namespace {
 
-constexpr int kMaxGroups = 8;  // models have one or two spans; keeps lookups free of allocations
-
 PrefixIndex::Options IndexOptions(const KvCacheOptions& options, bool has_full_group) {
   // A block has a frame, so blocks <= frames, and a root has a block or a lease. Where every layer
   // has a window, chains also run through blocks whose frames are gone.
@@ -22,20 +20,9 @@ PrefixIndex::Options IndexOptions(const KvCacheOptions& options, bool has_full_g
           .hash = options.hash ? options.hash : KeyedBlockHash(options.hash_key)};
 }
 
-bool AnyFullGroup(const KvCacheOptions& options) {
-  return std::ranges::any_of(options.groups, [](const LayerGroup& g) { return !g.window_tokens; });
-}
-
-// The most blocks of `group` a sequence of `length` tokens holds at once.
-int BlocksHeldAtOnce(const KvCacheOptions& options, const LayerGroup& group, int length,
-                     int step_tokens) {
-  const int block = options.block_tokens;
-  const int blocks = (length + block - 1) / block;
-  if (!group.window_tokens) return blocks;
-  // A run of n tokens touches at most ceil((n - 1) / block) + 1 blocks.
-  const int64_t run = static_cast<int64_t>(*group.window_tokens) - 1 + step_tokens;
-  const int64_t touched = (run + block - 2) / block + 1;
-  return static_cast<int>(std::min<int64_t>(blocks, touched));
+int WindowGroups(const KvCacheOptions& options) {
+  return static_cast<int>(std::ranges::count_if(
+      options.groups, [](const LayerGroup& g) { return g.window_tokens.has_value(); }));
 }
 
 }  // namespace
@@ -84,7 +71,7 @@ Status KvCache::Validate(const KvCacheOptions& options) {
   if (options.block_tokens < 1 || options.block_tokens > 1024) {
     return MakeError(ErrorKind::kUsage, "block size {} is outside 1..1024", options.block_tokens);
   }
-  if (options.groups.empty() || options.groups.size() > kMaxGroups) {
+  if (options.groups.empty() || options.groups.size() > static_cast<size_t>(kMaxGroups)) {
     return MakeError(ErrorKind::kUsage, "{} layer groups; 1..{} are supported",
                      options.groups.size(), kMaxGroups);
   }
@@ -103,7 +90,8 @@ Status KvCache::Validate(const KvCacheOptions& options) {
 
 KvCache::KvCache(KvCacheOptions options)
     : options_(std::move(options)),
-      has_full_group_(AnyFullGroup(options_)),
+      has_full_group_(WindowGroups(options_) < static_cast<int>(options_.groups.size())),
+      has_windows_(WindowGroups(options_) > 0),
       pool_(options_.frames),
       index_(IndexOptions(options_, has_full_group_)),
       leases_(options_.max_leases),
@@ -125,157 +113,6 @@ KvCache::~KvCache() {
   QUIRE_CHECK_EQ(leases_held_, 0);
 }
 
-// The block of the first token a query at `position` sees in `group`.
-int KvCache::FirstBlockInWindow(int group, int position) const {
-  const std::optional<int> window = options_.groups[group].window_tokens;
-  if (!window) return 0;
-  return std::max(0, position - *window + 1) / options_.block_tokens;
-}
-
-PrefixMatch KvCache::NoMatch(const CacheKey& key) const {
-  PrefixMatch match;
-  match.key = key;
-  match.version = index_.version();
-  if (options_.prefix_caching == PrefixCaching::kOn) match.tip = index_.FindRoot(key);
-  return match;
-}
-
-PrefixMatch KvCache::Match(std::span<const TokenId> tokens, const CacheKey& key) const {
-  PrefixMatch best = NoMatch(key);
-  if (!best.tip || tokens.size() < 2) return best;
-  const int limit = static_cast<int>(tokens.size()) - 1;  // one token is left to compute
-  const int block = options_.block_tokens;
-
-  // Blocks in a row that end at the present one and have a frame, per group.
-  std::array<int, kMaxGroups> runs{};
-  // Whether the windows at `length` tokens lie within the runs, `full` whole blocks being walked.
-  const auto covered = [&](int full, int length) {
-    for (int g = 0; g < groups(); ++g) {
-      if (full - FirstBlockInWindow(g, length) > runs[g]) return false;
-    }
-    return true;
-  };
-
-  BlockId tip = *best.tip;
-  int full = 0;
-  while ((full + 1) * block <= limit) {
-    const auto child = index_.Find(tip, tokens.subspan(static_cast<size_t>(full) * block, block));
-    if (!child) break;
-    tip = *child;
-    ++full;
-    for (int g = 0; g < groups(); ++g) runs[g] = index_.frame(tip, g) ? runs[g] + 1 : 0;
-    if (covered(full, full * block)) {
-      best.full_blocks = full;
-      best.tokens = full * block;
-      best.tip = tip;
-    }
-  }
-  const int rest = std::min(limit - full * block, block);
-  const auto partial = index_.FindPartial(
-      tip, tokens.subspan(static_cast<size_t>(full) * block, rest),
-      [&](PrefixIndex::Partial candidate) {
-        const int length = full * block + candidate.tokens;
-        for (int g = 0; g < groups(); ++g) {
-          // A window of one token sees nothing before the query: no frame is needed.
-          const bool sees_block = options_.groups[g].window_tokens.value_or(2) > 1;
-          if (sees_block && !index_.frame(candidate.block, g)) return false;
-        }
-        return covered(full, length);
-      });
-  if (partial && full * block + partial->tokens > best.tokens) {
-    best.tokens = full * block + partial->tokens;
-    best.full_blocks = full;
-    best.partial_tokens = partial->tokens;
-    best.tip = tip;
-    best.partial_source = partial->block;
-  }
-  return best;
-}
-
-bool KvCache::HitIsCached(BlockId tip, int full_blocks) const {
-  std::optional<BlockId> block = tip;
-  for (int b = full_blocks - 1; b >= 0; --b, block = index_.parent(*block)) {
-    for (int g = 0; g < groups(); ++g) {
-      const int first = FirstBlockInWindow(g, full_blocks * options_.block_tokens);
-      if (b >= first && !index_.frame(*block, g)) return false;
-    }
-  }
-  return true;
-}
-
-PrefixMatch KvCache::FullBlocksOnly(PrefixMatch match) const {
-  if (!match.partial_source) return match;
-  QUIRE_CHECK_EQ(match.version, index_.version());
-  // A shorter hit sees further back: with windows, whole blocks alone may not be enough.
-  if (!HitIsCached(*match.tip, match.full_blocks)) return NoMatch(match.key);
-  match.tokens -= match.partial_tokens;
-  match.partial_tokens = 0;
-  match.partial_source.reset();
-  return match;
-}
-
-void KvCache::ForEachFrameOfHit(
-    const PrefixMatch& match, base::FunctionRef<void(int group, int block, FrameId)> visit) const {
-  std::optional<BlockId> block = match.tip;
-  for (int b = match.full_blocks - 1; b >= 0; --b, block = index_.parent(*block)) {
-    for (int g = 0; g < groups(); ++g) {
-      if (b >= FirstBlockInWindow(g, match.tokens)) visit(g, b, *index_.frame(*block, g));
-    }
-  }
-}
-
-int KvCache::CachedFramesOfHit(const PrefixMatch& match) const {
-  int cached = 0;
-  const auto count = [&](FrameId frame) { cached += pool_.state(frame) == FrameState::kCached; };
-  ForEachFrameOfHit(match, [&](int, int, FrameId frame) { count(frame); });
-  for (int g = 0; g < groups() && match.partial_source; ++g) {
-    if (const auto frame = index_.frame(*match.partial_source, g)) count(*frame);
-  }
-  return cached;
-}
-
-int KvCache::FramesToReserve(const PrefixMatch& match, int length) const {
-  return groups() * (BlocksFor(length) - match.full_blocks) + CachedFramesOfHit(match);
-}
-
-int KvCache::FramesForSequence(const KvCacheOptions& options, int length, int step_tokens) {
-  int frames = 0;
-  for (const LayerGroup& group : options.groups) {
-    frames += BlocksHeldAtOnce(options, group, length, step_tokens);
-  }
-  return frames;
-}
-
-int KvCache::FramesToFinish(const PrefixMatch& match, int length, int step_tokens) const {
-  int frames = CachedFramesOfHit(match);
-  for (int g = 0; g < groups(); ++g) {
-    const int held = match.full_blocks - FirstBlockInWindow(g, match.tokens);
-    frames +=
-        std::max(0, BlocksHeldAtOnce(options_, options_.groups[g], length, step_tokens) - held);
-  }
-  return frames;
-}
-
-int KvCache::FramesToFinish(const Lease& lease, int length, int step_tokens) const {
-  int frames = 0;
-  for (int g = 0; g < groups(); ++g) {
-    const int held = static_cast<int>(lease.frames(g).size());
-    frames +=
-        std::max(0, BlocksHeldAtOnce(options_, options_.groups[g], length, step_tokens) - held);
-  }
-  return frames;
-}
-
-int KvCache::MaxSequenceTokens(const KvCacheOptions& options, int step_tokens) {
-  int fits = 0;
-  int fails = options.max_lease_tokens + 1;
-  while (fails - fits > 1) {
-    const int length = fits + (fails - fits) / 2;
-    (FramesForSequence(options, length, step_tokens) <= options.frames ? fits : fails) = length;
-  }
-  return fits;
-}
-
 void KvCache::EvictOne() {
   const FrameId oldest = *pool_.OldestCached();
   const BlockId block = *pool_.block(oldest);
@@ -289,10 +126,26 @@ void KvCache::EvictOne() {
     pool_.Evict(*frame);
     ++counters_.frames_evicted;
   }
+  if (whole) UnpublishBelow(block);
   for (int g = groups() - 1; g >= 0; --g) {
     if (g != group && whole && index_.frame(block, g)) index_.ClearFrame(block, g);
   }
   index_.ClearFrame(block, group);
+}
+
+// Of an evicted block's descendants only sources of pending copies can be left: all that was cached
+// went before it, and a lease would hold it too. They are free once copied.
+void KvCache::UnpublishBelow(BlockId block) {
+  while (const std::optional<BlockId> child = index_.newest_child(block)) {
+    UnpublishBelow(*child);
+    for (int g = 0; g < groups(); ++g) {
+      const std::optional<FrameId> frame = index_.frame(*child, g);
+      if (!frame) continue;
+      QUIRE_CHECK_EQ(pool_.references(*frame), 0);
+      pool_.SetBlock(*frame, std::nullopt);
+      index_.ClearFrame(*child, g);  // the last one erases the child
+    }
+  }
 }
 
 FrameId KvCache::TakeFrame(int group) {
@@ -603,33 +456,6 @@ void KvCache::CopiesDone() {
 
 void KvCache::DropCached() {
   while (pool_.frames_cached() > 0) EvictOne();
-}
-
-KvStats KvCache::stats() const {
-  KvStats stats = counters_;
-  stats.frames_total = pool_.frames_total();
-  stats.frames_free = pool_.frames_free();
-  stats.frames_cached = pool_.frames_cached();
-  stats.frames_leased = pool_.frames_leased();
-  stats.tokens_leased = static_cast<int64_t>(stats.frames_leased) * options_.block_tokens;
-  double wasted = 0.0;
-  for (const LeaseState& state : leases_) {
-    if (!state.held) continue;
-    const int tail = state.committed / options_.block_tokens;
-    for (const GroupTable& table : state.tables) {
-      for (int b = std::max(tail, table.first_block); b < static_cast<int>(table.frames.size());
-           ++b) {
-        const int used = std::max(0, state.committed - b * options_.block_tokens);
-        // A shared tail is counted once, in shares.
-        wasted +=
-            static_cast<double>(options_.block_tokens - used) / pool_.references(table.frames[b]);
-      }
-    }
-  }
-  stats.tokens_wasted = static_cast<int64_t>(wasted + 0.5);
-  stats.waste_bytes = static_cast<int64_t>(wasted * static_cast<double>(options_.frame_bytes) /
-                                           options_.block_tokens);
-  return stats;
 }
 
 }  // namespace quire::kv

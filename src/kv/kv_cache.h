@@ -130,6 +130,9 @@ class Lease {
 
 class KvCache {
  public:
+  static constexpr int kMaxGroups = 8;       // models have one or two spans
+  static constexpr int kPartialLevels = 64;  // blocks a lookup goes back for a part of one
+
   // kUsage when the options cannot work.
   static Status Validate(const KvCacheOptions& options);
   explicit KvCache(KvCacheOptions options);  // options must be valid
@@ -150,6 +153,7 @@ class KvCache {
 
   // Frames that Reserve(match, length) takes from free and cached, the match's own included.
   int FramesToReserve(const PrefixMatch& match, int length) const;
+  int frames_cached() const { return pool_.frames_cached(); }
   // Frames that can be had: free + cached.
   int frames_available() const { return pool_.frames_free() + pool_.frames_cached(); }
   // The most frames a lone sequence of `length` tokens holds at once when it is computed in steps
@@ -201,6 +205,9 @@ class KvCache {
   // All of them have been executed.
   void CopiesDone();
 
+  // The tokens of a published block, as in a match.
+  std::span<const TokenId> tokens_of(BlockId block) const { return index_.tokens(block); }
+
   // Drops every cached block nobody holds.
   void DropCached();
 
@@ -233,13 +240,16 @@ class KvCache {
     return (tokens + options_.block_tokens - 1) / options_.block_tokens;
   }
   int FirstBlockInWindow(int group, int position) const;
-  bool HitIsCached(BlockId tip, int full_blocks) const;
+  bool WindowsAreCached(BlockId tip, int full, int length) const;
+  std::optional<PrefixIndex::Partial> FindPartial(BlockId tip, int full,
+                                                  std::span<const TokenId> rest) const;
   int CachedFramesOfHit(const PrefixMatch& match) const;
   void ForEachFrameOfHit(const PrefixMatch& match,
                          base::FunctionRef<void(int group, int block, FrameId)> visit) const;
 
   FrameId TakeFrame(int group);
   void EvictOne();
+  void UnpublishBelow(BlockId block);
   void AddCopy(const PendingCopy& copy);
   bool NeedsCopyOnWrite(const LeaseState& state, int group) const;
   int FramesToExtend(const LeaseState& state, int length) const;
@@ -260,6 +270,7 @@ class KvCache {
 
   KvCacheOptions options_;
   bool has_full_group_ = false;
+  bool has_windows_ = false;
   BlockPool pool_;
   PrefixIndex index_;
   std::vector<LeaseState> leases_;  // [max_leases]

@@ -164,6 +164,11 @@ std::optional<BlockId> PrefixIndex::parent(BlockId block) const {
   return BlockId{At(block).parent};
 }
 
+std::optional<BlockId> PrefixIndex::newest_child(BlockId block) const {
+  if (At(block).children.empty()) return std::nullopt;
+  return BlockId{At(block).children.front()};
+}
+
 void PrefixIndex::EraseWhileUnneeded(BlockId id) {
   for (;;) {
     Block& block = At(id);

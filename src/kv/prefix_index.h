@@ -77,6 +77,7 @@ class PrefixIndex {
   void ClearFrame(BlockId block, int group);
 
   std::optional<BlockId> parent(BlockId block) const;
+  std::optional<BlockId> newest_child(BlockId block) const;
   int depth(BlockId block) const { return At(block).depth; }  // roots: 0
   std::span<const TokenId> tokens(BlockId block) const;
   int blocks() const { return used_; }  // roots included
