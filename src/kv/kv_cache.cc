@@ -142,7 +142,12 @@ void KvCache::UnpublishBelow(BlockId block) {
       const std::optional<FrameId> frame = index_.frame(*child, g);
       if (!frame) continue;
       QUIRE_CHECK_EQ(pool_.references(*frame), 0);
-      pool_.SetBlock(*frame, std::nullopt);
+      if (pool_.state(*frame) == FrameState::kCached) {
+        pool_.Evict(*frame);
+        ++counters_.frames_evicted;
+      } else {
+        pool_.SetBlock(*frame, std::nullopt);
+      }
       index_.ClearFrame(*child, g);  // the last one erases the child
     }
   }
@@ -441,6 +446,17 @@ bool KvCache::SharesTail(const Lease& lease, const Lease& other) const {
 }
 
 void KvCache::CopiesDone() {
+  // Parents first: a source then finds its parent's place in the order of eviction. (An insertion
+  // sort: few copies, stable, and nothing is allocated.)
+  const auto depth = [&](const PendingCopy& copy) {
+    const std::optional<BlockId> block = pool_.block(copy.from);
+    return block ? index_.depth(*block) : 0;
+  };
+  for (size_t i = 1; i < copies_.size(); ++i) {
+    for (size_t j = i; j > 0 && depth(copies_[j]) < depth(copies_[j - 1]); --j) {
+      std::swap(copies_[j], copies_[j - 1]);
+    }
+  }
   for (const PendingCopy& copy : copies_) {
     // The source may become evictable only now, after its parent: it must still go first.
     std::optional<FrameId> parent_frame;

@@ -184,7 +184,8 @@ class NaiveCache {
   }
 
   void CopiesDone() {
-    const auto copies = std::exchange(copies_, {});
+    auto copies = std::exchange(copies_, {});
+    std::ranges::stable_sort(copies, {}, [](const auto& c) { return c.first.prefix.size(); });
     for (const auto& [from, to] : copies) {
       --frames_.at(from).pins;
       LetGo(from, !options_.groups[from.group].window_tokens);
@@ -307,6 +308,11 @@ class NaiveCache {
         continue;
       }
       QUIRE_CHECK_EQ(frame.references, 0);
+      if (!Held(frame)) {
+        std::erase(order_, name);
+        frames_.erase(name);
+        continue;
+      }
       const Name anonymous{name.group, "", {}, ++last_private_};
       frames_[anonymous] = frame;
       frames_.erase(name);

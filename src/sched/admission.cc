@@ -10,8 +10,12 @@ namespace {
 
 // Tokens of waiting prompts looked up anew per step: bounds the time of a step with a long queue.
 constexpr int kRefreshTokens = 16384;
-// With others running, 1/kHeadroomShare of the memory is left for them to grow into.
-constexpr int kHeadroomShare = 100;
+// Memory left by an admission for those who run to grow into, because running fewer sequences costs
+// less than computing them twice: what they are expected to grow by, and at least a share of all
+// that doubles with every step that preempts and falls off slowly in steps that do not.
+constexpr int kHeadroomShareMin = 100;
+constexpr int kHeadroomShareFirst = 16;
+constexpr int kHeadroomDecaySteps = 256;
 
 int CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
   return static_cast<int>(std::ranges::mismatch(a, b).in1 - a.begin());
@@ -68,10 +72,38 @@ void Scheduler::RefreshCachedTokens() {
   }
 }
 
+void Scheduler::AdaptHeadroom() {
+  const int frames = cache_.options().frames;
+  if (plan_.preempted.empty()) {
+    const int decay = (headroom_ + kHeadroomDecaySteps - 1) / kHeadroomDecaySteps;
+    headroom_ = std::max(frames / kHeadroomShareMin, headroom_ - decay);
+  } else {
+    headroom_ = std::min(frames / 2, std::max(2 * headroom_, frames / kHeadroomShareFirst));
+  }
+}
+
+// Frames that running sequences may still take to hold their answers. An answer is expected to be
+// as long as answers were lately, and one that is longer to go on for half as long again.
+int Scheduler::GrowthExpected() const {
+  const auto& groups = cache_.options().groups;
+  const auto growing = std::ranges::count_if(
+      groups, [](const kv::LayerGroup& group) { return !group.window_tokens; });
+  double tokens = 0.0;
+  for (SequenceId id : running_) {
+    const Sequence& running = sequence(id);
+    const double produced = running.output_tokens();
+    const double most = MaxTokensOf(RequestOf(running).request) - produced;
+    tokens += std::clamp(std::max(output_tokens_mean_ - produced, produced / 2), 0.0, most);
+  }
+  const double frames = tokens * static_cast<double>(growing) / cache_.block_tokens();
+  return static_cast<int>(std::min(frames, cache_.options().frames / 2.0));
+}
+
 void Scheduler::Admit() {
   if (waiting_.empty() || prefill_budget_ == 0) return;
   // Beams that have nothing to do until their siblings catch up must not keep those out.
-  while (plan_.empty() && seats_taken_ >= options_.max_num_seqs && ReleaseIdleBeam()) continue;
+  while (plan_.tokens() == 0 && seats_taken_ >= options_.max_num_seqs && ReleaseIdleBeam())
+    continue;
   if (seats_taken_ >= options_.max_num_seqs) return;
   RefreshCachedTokens();
   BuildOrder();
@@ -138,22 +170,21 @@ int Scheduler::FramesPromised() const {
 }
 
 bool Scheduler::TryAdmit(Sequence& sequence) {
-  kv::PrefixMatch match = MatchOf(sequence);
-  const int length = static_cast<int>(sequence.tokens.size());
-  if (!running_.empty()) {
+  for (;;) {
+    kv::PrefixMatch match = MatchOf(sequence);
+    const int length = static_cast<int>(sequence.tokens.size());
     const int needed = cache_.FramesToFinish(match, length, options_.max_num_batched_tokens) +
-                       FramesPromised() + cache_.options().frames / kHeadroomShare;
-    while (needed > cache_.frames_available() && plan_.tokens() == 0 && ReleaseIdleBeam()) {
-      match = MatchOf(sequence);
+                       FramesPromised() + std::max(headroom_, GrowthExpected());
+    if (running_.empty() || needed <= cache_.frames_available()) {
+      if (std::optional<kv::Lease> lease = ReserveFirstChunk(sequence, match)) {
+        sequence.lease = *std::move(lease);
+        Admitted(sequence, match);
+        return true;
+      }
+      QUIRE_CHECK(!running_.empty());  // alone it always fits
     }
-    if (needed > cache_.frames_available() && !running_.empty()) return false;
+    if (plan_.tokens() > 0 || !ReleaseIdleBeam()) return false;
   }
-  std::optional<kv::Lease> lease = ReserveFirstChunk(sequence, match);
-  QUIRE_CHECK(lease || !running_.empty());  // alone it always fits
-  if (!lease) return false;
-  sequence.lease = *std::move(lease);
-  Admitted(sequence, match);
-  return true;
 }
 
 // As much of the first chunk as fits. `match` loses its part to copy where that makes the

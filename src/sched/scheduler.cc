@@ -16,6 +16,7 @@ kv::KvCacheOptions CacheOptions(const SchedulerOptions& options, kv::KvCacheOpti
 }
 
 constexpr size_t kMaxSaltBytes = 1024;
+constexpr double kOutputsRemembered = 64.0;
 
 }  // namespace
 
@@ -224,6 +225,9 @@ void Scheduler::EndSequence(Sequence& sequence, FinishReason reason) {
   }
   if (sequence.state == SequenceState::kWaiting || sequence.state == SequenceState::kRunning) {
     if (sequence.output_tokens() == 0) HandOver(sequence);
+  }
+  if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+    output_tokens_mean_ += (sequence.output_tokens() - output_tokens_mean_) / kOutputsRemembered;
   }
   sequence.state = SequenceState::kFinished;
   sequence.lease = kv::Lease();

@@ -15,8 +15,8 @@
 //    sequences, then admissions, each by priority and arrival.
 //  - Admission: by priority; among equals preempted requests first, then requests overtaken
 //    max_overtakes times, then the longest cached prefix, then arrival. A request is admitted when
-//    its whole prompt fits the memory that running prefills have not been promised. If the first in
-//    that order does not fit, nobody passes it.
+//    its whole prompt fits the memory that is neither promised to running prefills nor left to
+//    running answers to grow into. If the first in that order does not fit, nobody passes it.
 //  - A request whose uncached prefix is being computed by a running one waits for it.
 //  - Memory runs out: the running sequence of lowest priority, newest first, whose release frees
 //    frames is preempted; it computes its tokens again later. Nobody is preempted for a sequence of
@@ -196,6 +196,8 @@ class Scheduler {
 
   // admission.cc
   void Admit();
+  void AdaptHeadroom();
+  int GrowthExpected() const;
   void BuildOrder();
   void RefreshCachedTokens();
   Candidate CandidateOf(const Sequence& sequence) const;
@@ -236,8 +238,10 @@ class Scheduler {
   StepPlan plan_;
   bool in_step_ = false;  // a plan has been handed out and not committed
   int prefill_budget_ = 0;
-  int seats_taken_ = 0;           // running sequences and the siblings that will fork from them
-  bool short_of_memory_ = false;  // this step preempted or stalled
+  double output_tokens_mean_ = 0.0;  // of sequences that ended lately
+  int headroom_ = 0;                 // frames an admission must leave
+  int seats_taken_ = 0;              // running sequences and the siblings that will fork from them
+  bool short_of_memory_ = false;     // this step preempted or stalled
   std::vector<ScheduledSequence> prefill_runs_;
   std::vector<SequenceId> prefilling_;
   std::vector<Candidate> order_;

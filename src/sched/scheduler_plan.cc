@@ -20,6 +20,7 @@ const StepPlan& Scheduler::Schedule() {
   short_of_memory_ = false;
 
   PlanRunning();
+  AdaptHeadroom();
   seats_taken_ = SeatsTaken();
   if (!short_of_memory_) Admit();
   // Sequences are run in the order decode, prefill; ranks decided who got memory.

@@ -53,9 +53,7 @@ struct Sequence {
   bool awaits_siblings() const { return !candidates.empty(); }
   int computed() const { return lease.held() ? lease.committed() : 0; }
   int uncomputed() const { return static_cast<int>(tokens.size()) - computed(); }
-  int output_tokens() const {
-    return std::max(0, static_cast<int>(tokens.size()) - prompt_tokens);
-  }
+  int output_tokens() const { return std::max(0, static_cast<int>(tokens.size()) - prompt_tokens); }
   std::span<const TokenId> output() const {
     return std::span<const TokenId>(tokens).last(output_tokens());
   }
