@@ -294,7 +294,9 @@ Result<ModelConfig> ConfigOfShape(const ShapeSizes& sizes) {
   QUIRE_ASSIGN_OR_RETURN(const Architecture* architecture, FindArchitecture(sizes.architecture));
   ModelConfig config;
   config.architecture = sizes.architecture;
-  config.name = sizes.name.empty() ? "made " + sizes.architecture : "made " + sizes.name;
+  config.name = "made " + (sizes.name.empty() ? "model" : sizes.name);
+  // Engines expect more of the vocabulary of a model whose name holds "phi-3".
+  std::replace(config.name.begin(), config.name.end(), '-', ' ');
   config.vocab_size = sizes.vocab_size;
   config.hidden_size = sizes.hidden_size;
   config.layers = sizes.layers;
