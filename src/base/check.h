@@ -3,9 +3,9 @@
 // Never for input: what a file or a client got wrong is a Result (result.h).
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace quire::base {
 
@@ -14,19 +14,19 @@ namespace quire::base {
 
 }  // namespace quire::base
 
-#define QUIRE_CHECK(condition)                                                        \
-  do {                                                                                \
-    if (!(condition)) [[unlikely]]                                                    \
-      ::quire::base::CheckFailed(__FILE__, __LINE__, "check failed: " #condition);    \
+#define QUIRE_CHECK(condition)                                                     \
+  do {                                                                             \
+    if (!(condition)) [[unlikely]]                                                 \
+      ::quire::base::CheckFailed(__FILE__, __LINE__, "check failed: " #condition); \
   } while (false)
 
-#define QUIRE_CHECK_OP_(a, op, b)                                                              \
-  do {                                                                                         \
-    const auto& quire_a = (a);                                                                 \
-    const auto& quire_b = (b);                                                                 \
-    if (!(quire_a op quire_b)) [[unlikely]]                                                    \
-      ::quire::base::CheckFailed(                                                              \
-          __FILE__, __LINE__,                                                                  \
+#define QUIRE_CHECK_OP_(a, op, b)                                                                \
+  do {                                                                                           \
+    const auto& quire_a = (a);                                                                   \
+    const auto& quire_b = (b);                                                                   \
+    if (!(quire_a op quire_b)) [[unlikely]]                                                      \
+      ::quire::base::CheckFailed(                                                                \
+          __FILE__, __LINE__,                                                                    \
           fmt::format("check failed: " #a " " #op " " #b " ({} against {})", quire_a, quire_b)); \
   } while (false)
 

@@ -1,11 +1,11 @@
 // Strong integers: a frame is no token, and the compiler knows.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <compare>
 #include <cstdint>
 #include <functional>
+
+#include <fmt/format.h>
 
 namespace quire {
 

@@ -37,15 +37,18 @@ struct DTypeTraits {
 };
 
 inline constexpr DTypeTraits kDTypeTraits[kDTypeCount] = {
-    {"F32", 0, 1, 4},       {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},
-    {"Q8_0", 8, 32, 34},    {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},
-    {"Q5_0", 6, 32, 22},    {"Q5_1", 7, 32, 24},    {"Q2_K", 10, 256, 84},
-    {"Q3_K", 11, 256, 110}, {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176},
+    {"F32", 0, 1, 4},       {"F16", 1, 1, 2},       {"BF16", 30, 1, 2},     {"Q8_0", 8, 32, 34},
+    {"Q4_0", 2, 32, 18},    {"Q4_1", 3, 32, 20},    {"Q5_0", 6, 32, 22},    {"Q5_1", 7, 32, 24},
+    {"Q2_K", 10, 256, 84},  {"Q3_K", 11, 256, 110}, {"Q4_K", 12, 256, 144}, {"Q5_K", 13, 256, 176},
     {"Q6_K", 14, 256, 210}, {"IQ4_NL", 20, 32, 18},
 };
 
-constexpr const DTypeTraits& Traits(DType type) { return kDTypeTraits[static_cast<int>(type)]; }
-constexpr std::string_view Name(DType type) { return Traits(type).name; }
+constexpr const DTypeTraits& Traits(DType type) {
+  return kDTypeTraits[static_cast<int>(type)];
+}
+constexpr std::string_view Name(DType type) {
+  return Traits(type).name;
+}
 
 // Bytes of a row of `elements` values; elements must be a multiple of the block.
 constexpr size_t RowBytes(DType type, int64_t elements) {

@@ -26,9 +26,7 @@ struct MatrixView {
       : data(data_in), rows(rows_in), cols(cols_in), stride(stride_in) {}
 
   // A view of mutable values reads as a view of constant ones.
-  operator MatrixView<const T>() const
-    requires(!std::is_const_v<T>)
-  {
+  operator MatrixView<const T>() const requires(!std::is_const_v<T>) {
     return {data, rows, cols, stride};
   }
 
