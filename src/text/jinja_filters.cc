@@ -142,14 +142,17 @@ Value Format(Interpreter& interpreter, const Value& self, const Arguments& argum
 
 Value Truncate(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   const Parameters parameters("truncate", arguments, {"length", "killwords", "end", "leeway"});
-  const std::string text = ToStr(interpreter.budget(), self);
   const std::string end = parameters.Has(2) ? parameters.Text(2) : std::string(3, '.');
   const int64_t length = parameters.IntOr(0, 255);
   const int64_t leeway = parameters.IsSet(3) ? parameters.Int(3) : 5;
   const int64_t kept = length - CountCodePoints(end);
   if (kept < 0 || leeway < 0)
     Fail("truncate needs a length above its end's, and no negative leeway");
-  if (CountCodePoints(text) - leeway <= length) return interpreter.MakeString(text);
+  const std::optional<int64_t> size = Length(self);
+  if (!size) Fail("object of type '{}' has no len()", self.TypeName());
+  if (*size - leeway <= length) return self;
+  if (!self.is(Kind::kString)) Fail("truncate needs a string, not {}", self.TypeName());
+  const std::string& text = self.text();
   std::string out = text.substr(0, ByteOffset(text, kept));
   if (!parameters.IsTrue(1)) out = out.substr(0, out.rfind(' '));
   return interpreter.MakeString(out + end);

@@ -130,7 +130,10 @@ class PercentFormatter {
       at_ = percent;
       if (at_ < format_.size()) Directive();
     }
-    const bool all_used = values_.is(Kind::kDict) || used_mapping_ ||
+    // Whatever can be subscripted might serve named directives and need not be used up.
+    const bool may_be_named = values_.is(Kind::kDict) || values_.is(Kind::kList) ||
+                              values_.is(Kind::kRange) || values_.is(Kind::kUndefined);
+    const bool all_used = may_be_named || used_mapping_ ||
                           (values_.is(Kind::kTuple) ? next_ >= values_.items().size() : next_ > 0);
     if (!all_used) Fail("not all arguments were converted by the format");
     return out_.ToValue();

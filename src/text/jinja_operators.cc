@@ -249,6 +249,7 @@ namespace {
 
 struct Span {
   int64_t first = 0;
+  int64_t stop = 0;
   int64_t step = 1;
   int64_t count = 0;
 };
@@ -268,7 +269,7 @@ Span ResolveSlice(const SliceBounds& bounds, int64_t length) {
   const int64_t start = clamp(bounds.start, step > 0 ? lowest : highest);
   const int64_t stop = clamp(bounds.stop, step > 0 ? highest : lowest);
   const RangeObject range(nullptr, start, stop, step);
-  return {start, step, range.size()};
+  return {start, stop, step, range.size()};
 }
 
 Value SliceString(Interpreter& interpreter, const Value& object, const Span& span) {
@@ -302,15 +303,9 @@ Value SliceString(Interpreter& interpreter, const Value& object, const Span& spa
 }
 
 Value SliceRange(Interpreter& interpreter, const RangeObject& range, const Span& span) {
-  Budget* budget = &interpreter.budget();
-  if (span.count == 0) return Value::Range(budget, 0, 0, 1);
-  const int64_t first = range.at(span.first);
-  const int64_t last = range.at(span.first + (span.count - 1) * span.step);
-  // Between two elements a step fits; with one element any does.
-  const int64_t step = span.count > 1      ? range.at(span.first + span.step) - first
-                       : first < INT64_MAX ? 1
-                                           : -1;
-  return Value::Range(budget, first, last + (step > 0 ? 1 : -1), step);
+  int64_t step = 0;
+  if (__builtin_mul_overflow(range.step, span.step, &step)) FailOverflow();
+  return Value::Range(&interpreter.budget(), range.at(span.first), range.at(span.stop), step);
 }
 
 }  // namespace

@@ -19,6 +19,11 @@ Value IsDefined(Interpreter&, const Value& self, const Arguments& arguments) {
   return Value::Bool(!self.is(Kind::kUndefined));
 }
 
+// Undefined too: Jinja's has every operation, so that using it can say what is missing.
+Value IsCallable(Interpreter&, const Value& self, const Arguments&) {
+  return Value::Bool(self.is(Kind::kCallable) || self.is(Kind::kUndefined));
+}
+
 Value IsNumber(Interpreter&, const Value& self, const Arguments&) {
   return Value::Bool(self.is_number());
 }
@@ -32,8 +37,7 @@ Value IsFalse(Interpreter&, const Value& self, const Arguments&) {
 }
 
 Value IsSequence(Interpreter&, const Value& self, const Arguments&) {
-  return Value::Bool(Length(self).has_value() && !self.is(Kind::kView) &&
-                     !self.is(Kind::kUndefined));
+  return Value::Bool(Length(self).has_value() && !self.is(Kind::kView));
 }
 
 Value IsIterableValue(Interpreter&, const Value& self, const Arguments&) {
@@ -103,7 +107,7 @@ const std::map<std::string_view, Builtin>& Tests() {
       {"boolean", IsKind<Kind::kBool>},
       {"integer", IsKind<Kind::kInt>},
       {"float", IsKind<Kind::kFloat>},
-      {"callable", IsKind<Kind::kCallable>},
+      {"callable", IsCallable},
       {"number", IsNumber},
       {"true", IsTrue},
       {"false", IsFalse},

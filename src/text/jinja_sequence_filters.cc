@@ -8,6 +8,8 @@
 namespace quire::text::jinja {
 namespace {
 
+constexpr int64_t kMaxFilledBatch = 100'000;
+
 enum class Letters { kAsTheyAre, kFolded };  // what comparing sees
 
 Letters LettersOf(const Parameters& parameters, size_t case_sensitive) {
@@ -303,8 +305,7 @@ Value Batch(Interpreter& interpreter, const Value& self, const Arguments& argume
   }
   if (!current.empty()) {
     if (parameters.IsSet(1) && static_cast<int64_t>(current.size()) < size) {
-      interpreter.budget().CheckRoom((size >> 8) * 256 * 32 > 0 ? size : 0);
-      if (size > 100'000) Fail("a batch has at most 100000 items");
+      if (size > kMaxFilledBatch) Fail("a filled batch has at most {} items", kMaxFilledBatch);
       current.resize(static_cast<size_t>(size), parameters.Required(1));
     }
     batches.push_back(interpreter.MakeList(std::move(current)));

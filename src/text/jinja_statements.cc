@@ -98,7 +98,11 @@ Interpreter::Flow Interpreter::ExecuteFilterBlock(const Statement& statement,
     if (flow != Flow::kNext) return flow;
     text = capture.ToValue();
   }
-  EmitValue(EvaluateFilter(*statement.value, text, inner));
+  const Value filtered = EvaluateFilter(*statement.value, text, inner);
+  if (!filtered.is(Kind::kString)) {
+    Fail("the filters of a block must give a string, not {}", filtered.TypeName());
+  }
+  Emit(filtered.text());
   return Flow::kNext;
 }
 

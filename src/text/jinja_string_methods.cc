@@ -136,8 +136,7 @@ std::vector<std::string_view> SplitAtSpace(std::string_view text, int64_t max_sp
   text = Strip(text, std::nullopt, here);
   while (!text.empty()) {
     if (max_splits >= 0 && static_cast<int64_t>(pieces.size()) >= max_splits) {
-      const Sides there = from == From::kStart ? Sides::kRight : Sides::kLeft;
-      pieces.push_back(Strip(text, std::nullopt, there));
+      pieces.push_back(text);  // white space at its far side stays
       break;
     }
     size_t begin = 0;
