@@ -76,8 +76,8 @@ TEST_P(GoldenLogits, MatchAnIndependentEngine) {
 INSTANTIATE_TEST_SUITE_P(Architectures, GoldenLogits,
                          ::testing::Values("llama-mha", "llama-gqa", "llama-mqa", "llama-hd80",
                                            "qwen2", "qwen3", "phi3", "gemma2"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& golden) {
+                           std::string name = golden.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
