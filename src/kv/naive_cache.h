@@ -188,9 +188,9 @@ class NaiveCache {
     std::ranges::stable_sort(copies, {}, [](const auto& c) { return c.first.prefix.size(); });
     for (const auto& [from, to] : copies) {
       --frames_.at(from).pins;
-      LetGo(from, !options_.groups[from.group].window_tokens);
+      LetGo(from, options_.groups[from.group].window_tokens ? Place::kLast : Place::kBeforeParent);
       --frames_.at(to).pins;
-      LetGo(to, false);
+      LetGo(to, Place::kLast);
     }
   }
 
@@ -330,17 +330,20 @@ class NaiveCache {
 
   void Drop(const Name& name) {
     --frames_.at(name).references;
-    LetGo(name, false);
+    LetGo(name, Place::kLast);
   }
 
-  void LetGo(const Name& name, bool before_parent) {
+  // Where in the order of eviction.
+  enum class Place { kLast, kBeforeParent };
+
+  void LetGo(const Name& name, Place wanted) {
     if (Held(frames_.at(name))) return;
     if (name.prefix.empty()) {
       frames_.erase(name);
       return;
     }
     auto place = order_.end();
-    if (before_parent) {
+    if (wanted == Place::kBeforeParent) {
       Name parent = name;
       parent.prefix.resize(parent.prefix.size() - options_.block_tokens);
       place = std::ranges::find(order_, parent);
