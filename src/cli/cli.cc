@@ -31,6 +31,14 @@ struct CommonFlags {
   }
 };
 
+// Messages come from many places; printed, each is a sentence.
+std::string EndSentence(std::string message) {
+  if (message.empty() || std::string_view(".?!\n").find(message.back()) == std::string_view::npos) {
+    message += '.';
+  }
+  return message;
+}
+
 std::string Usage(const Command& command) {
   return "quire " + std::string(command.name());
 }
@@ -123,9 +131,8 @@ Status Dispatch(const Commands& commands, std::span<const std::string> args,
   if (command == nullptr) return UnknownCommand(commands, name);
   Status status = RunCommand(*command, args.subspan(1), terminal);
   if (!status.ok() && status.error().kind == ErrorKind::kUsage) {
-    const std::string& message = status.error().message;
-    return MakeError(ErrorKind::kUsage, "{}{} Try: {} --help", message,
-                     message.ends_with('.') ? "" : ".", Usage(*command));
+    return MakeError(ErrorKind::kUsage, "{} Try `{} --help`.", EndSentence(status.error().message),
+                     Usage(*command));
   }
   return status;
 }
@@ -154,8 +161,8 @@ int RunCli(std::span<const std::string> args) {
   Terminal terminal = Terminal::Detect();
   Status status = Dispatch(AllCommands(), args, terminal);
   if (status.ok()) return 0;
-  std::string line =
-      fmt::format("{} {}\n", terminal.Err(Style::kRed, "quire:"), status.error().message);
+  std::string line = fmt::format("{} {}\n", terminal.Err(Style::kRed, "quire:"),
+                                 EndSentence(status.error().message));
   std::fputs(line.c_str(), stderr);
   return ExitCode(status.error().kind);
 }

@@ -64,6 +64,18 @@ TEST(FlagParser, LeavesTextAsItIs) {
   EXPECT_FALSE(Parse({"--", "--raw"}).raw);
 }
 
+TEST(FlagParser, ARepeatedArgumentTakesAllThatHaveNoName) {
+  std::vector<std::string> ids;
+  std::string model;
+  base::FlagSet flags;
+  flags.Positional("ID", &ids, "Ids.");
+  flags.Add("model", &model, "Model.").Short('m');
+  std::vector<std::string> args = {"1", "2", "-m", "x", "3"};
+  ASSERT_TRUE(ParseFlags(flags, args).ok());
+  EXPECT_THAT(ids, ElementsAre("1", "2", "3"));
+  EXPECT_EQ(model, "x");
+}
+
 TEST(FlagParser, SaysWhatIsWrong) {
   auto error = [](std::vector<std::string> args) {
     std::string message;
@@ -140,7 +152,7 @@ TEST(Binary, UsageErrorsExitWithTwoAndSayWhatWasMeant) {
   EXPECT_EQ(flag.exit_code, 2);
   EXPECT_EQ(
       flag.err,
-      "quire: there is no flag --bandwith; did you mean --bandwidth? Try: quire info --help\n");
+      "quire: there is no flag --bandwith; did you mean --bandwidth? Try `quire info --help`.\n");
   EXPECT_EQ(RunBinary("info --threads many").exit_code, 2);
   EXPECT_EQ(RunBinary("help nothing").exit_code, 2);
 }

@@ -7,6 +7,11 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeRunCommand());
   commands.push_back(MakeBatchCommand());
   commands.push_back(MakeLogitsCommand());
+  commands.push_back(MakeTokenizeCommand());
+  commands.push_back(MakeDetokenizeCommand());
+  commands.push_back(MakeTemplateCommand());
+  commands.push_back(MakeInspectCommand());
+  commands.push_back(MakeMakeModelCommand());
   commands.push_back(MakeInfoCommand());
   return commands;
 }

@@ -11,6 +11,11 @@ namespace quire::cli {
 std::unique_ptr<Command> MakeRunCommand();
 std::unique_ptr<Command> MakeBatchCommand();
 std::unique_ptr<Command> MakeLogitsCommand();
+std::unique_ptr<Command> MakeTokenizeCommand();
+std::unique_ptr<Command> MakeDetokenizeCommand();
+std::unique_ptr<Command> MakeTemplateCommand();
+std::unique_ptr<Command> MakeInspectCommand();
+std::unique_ptr<Command> MakeMakeModelCommand();
 std::unique_ptr<Command> MakeInfoCommand();
 
 // In the order in which help shows them.

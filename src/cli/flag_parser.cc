@@ -80,7 +80,7 @@ class Binding {
     if (!flag.is_repeated()) {
       option->expected(1)->take_last();
     } else if (flag.is_positional()) {
-      option->expected(0, CLI::detail::expected_max_vector_size)->take_all();
+      option->expected(0, CLI::detail::expected_max_vector_size)->take_all()->allow_extra_args();
     } else {
       option->expected(1)->take_all()->allow_extra_args(false);
     }

@@ -19,13 +19,12 @@ struct BinaryResult {
   std::string err;
 };
 
-// A folder of this test process, removed at its end.
+// A folder of this object alone, removed at its end.
 class ScratchFolder {
  public:
-  ScratchFolder()
-      : path_(std::filesystem::temp_directory_path() /
-              ("quire_cli_test_" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(path_);
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "quire_cli_XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
   }
   ~ScratchFolder() {
     std::error_code ignored;
