@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,27 @@ SourceFile TextFile(const std::string& path) {
   return {path, std::string(std::istreambuf_iterator<char>(in), {}), ""};
 }
 
+// Paths like src/kv/kv_cache.h or tools/fuzz.sh in a text.
+std::vector<std::string> PathsNamedIn(const std::string& text) {
+  static const std::regex kPath(R"((^|[\s`(])((src|tools|docs|models|cmake)/[A-Za-z0-9_./]*\w))");
+  std::vector<std::string> paths;
+  for (std::sregex_iterator it(text.begin(), text.end(), kPath), end; it != end; ++it) {
+    paths.push_back((*it)[2]);
+  }
+  return paths;
+}
+
+TEST(Sources, PathsNamedInTheDocumentsExist) {
+  for (const char* document : {"README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md",
+                               "docs/NUMERICS.md", "docs/PERFORMANCE.md"}) {
+    const std::string text = TextFile(document).text;
+    ASSERT_FALSE(text.empty()) << document;
+    for (const std::string& path : PathsNamedIn(text)) {
+      EXPECT_TRUE(std::filesystem::exists(path)) << document << " names " << path;
+    }
+  }
+}
+
 TEST(Sources, NoOtherTextNamesAPathOfOneMachine) {
   std::vector<std::string> paths = {"CMakeLists.txt", "CMakePresets.json", "Makefile", ".ci/run",
                                     ".clang-tidy"};
@@ -153,9 +175,9 @@ TEST(RuleSelfTest, ParameterCountSeesDeclarationsMembersAndPointers) {
 TEST(RuleSelfTest, BooleanModesAreFoundInHeadersOnly) {
   EXPECT_THAT(In("BooleanModes", "src/a/a.h", "void F(int a, bool fast = true);"), SizeIs(1));
   EXPECT_THAT(In("BooleanModes", "src/a/a.cc", "void F(int a, bool fast = true);"), IsEmpty());
-  EXPECT_THAT(
-      In("BooleanModes", "src/a/a.h", "void F(bool* found, std::vector<bool> v); bool G();"),
-      IsEmpty());
+  EXPECT_THAT(In("BooleanModes", "src/a/a.h",
+                 "void F(bool* found, std::vector<bool> v); bool G(bool value);"),
+              IsEmpty());
 }
 
 TEST(RuleSelfTest, ManualMemoryIsFoundInCodeAndNotInProse) {
@@ -189,6 +211,11 @@ TEST(RuleSelfTest, HeadersOpenWithACommentAndAreIncludedOnce) {
 TEST(RuleSelfTest, UnfinishedWorkAndMachinePathsAreFoundInComments) {
   EXPECT_THAT(In("UnfinishedWork", "src/a/a.cc", std::string("// TO") + "DO: later\n"), SizeIs(1));
   EXPECT_THAT(In("MachinePaths", "src/a/a.cc", std::string("// see /ho") + "me/me/x\n"), SizeIs(1));
+}
+
+TEST(RuleSelfTest, PathsInDocumentsAreSeen) {
+  EXPECT_THAT(PathsNamedIn("see `src/kv/kv_cache.h`, (docs/A.md) or tools/fuzz.sh. Not x/src/b."),
+              ElementsAre("src/kv/kv_cache.h", "docs/A.md", "tools/fuzz.sh"));
 }
 
 TEST(RuleSelfTest, FilesThatCannotBeFollowedAreReported) {
