@@ -33,6 +33,8 @@ Result<text::TokenizerSpec> TokenizerSpecFromGguf(const model::GgufFile& file) {
   fields.merges = StringsOrEmpty(file, "tokenizer.ggml.merges");
   fields.bos_token_id = file.GetInt("tokenizer.ggml.bos_token_id");
   fields.eos_token_id = file.GetInt("tokenizer.ggml.eos_token_id");
+  fields.eot_token_id = file.GetInt("tokenizer.ggml.eot_token_id");
+  fields.eom_token_id = file.GetInt("tokenizer.ggml.eom_token_id");
   fields.unknown_token_id = file.GetInt("tokenizer.ggml.unknown_token_id");
   fields.padding_token_id = file.GetInt("tokenizer.ggml.padding_token_id");
   fields.add_bos_token = file.GetBool("tokenizer.ggml.add_bos_token");

@@ -5,6 +5,8 @@
 namespace quire::text {
 namespace {
 
+constexpr size_t kReplacementBytesMax = 256;
+
 // Darts-clone's unit: label in bits 0-7, leaf flag in bit 8, offset in bits 10-31 (times 256 when
 // bit 9 is set); a leaf's value in bits 0-30.
 bool HasLeaf(uint32_t unit) {
@@ -55,6 +57,8 @@ std::optional<Charsmap::Replacement> Charsmap::Find(std::string_view text, size_
     const uint32_t start = Value(units_[node]);
     if (start > replacements_.size()) break;
     const std::string_view rest = std::string_view(replacements_).substr(start);
+    // No rule of a real file makes that much of a character; a damaged one must not fill memory.
+    if (rest.substr(0, kReplacementBytesMax + 1).find('\0') == std::string_view::npos) break;
     longest = Replacement{i - position + 1, rest.substr(0, rest.find('\0'))};
   }
   return longest;

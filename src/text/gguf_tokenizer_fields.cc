@@ -120,6 +120,9 @@ Result<TokenizerSpec> SpecFromGgufFields(GgufTokenizerFields fields) {
                      fields.model);
   }
   spec.pad = IdWithin(fields.padding_token_id, count);
+  for (const auto id : {fields.eot_token_id, fields.eom_token_id}) {
+    if (const auto end = IdWithin(id, count)) spec.end_tokens.push_back(*end);
+  }
   QUIRE_RETURN_IF_ERROR(SetTypes(fields, spec));
   SetAddedTokens(fields, spec);
   if (spec.kind == TokenizerKind::kSentencePieceBpe) {

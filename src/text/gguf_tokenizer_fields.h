@@ -23,6 +23,8 @@ struct GgufTokenizerFields {
   std::vector<std::string> merges;      // .merges: "left right"
   std::optional<int64_t> bos_token_id;  // ids outside the vocabulary count as absent
   std::optional<int64_t> eos_token_id;
+  std::optional<int64_t> eot_token_id;
+  std::optional<int64_t> eom_token_id;
   std::optional<int64_t> unknown_token_id;
   std::optional<int64_t> padding_token_id;
   std::optional<bool> add_bos_token;

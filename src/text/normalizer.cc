@@ -1,5 +1,6 @@
 #include "text/normalizer.h"
 
+#include <algorithm>
 #include <optional>
 
 #include <unicode/normalizer2.h>
@@ -272,11 +273,34 @@ struct StepMaker {
   }
 };
 
+// How many times longer a step can make a text; real files stay below 10.
+struct Growth {
+  size_t operator()(const ReplaceStep& step) const {
+    return step.content.size() / (step.is_regex ? 1 : std::max<size_t>(step.pattern.size(), 1)) + 1;
+  }
+  size_t operator()(const PrependStep& step) const { return step.prefix.size() / 64 + 1; }
+  size_t operator()(const auto&) const { return 1; }
+};
+
+Status CheckGrowth(const std::vector<NormalizerStep>& steps) {
+  constexpr size_t kGrowthMax = 256;
+  size_t growth = 1;
+  for (const NormalizerStep& step : steps) {
+    growth *= std::min(std::visit(Growth{}, step), kGrowthMax + 1);
+    if (growth > kGrowthMax) {
+      return MakeError(ErrorKind::kUnsupported,
+                       "the normalizers can make a text more than {} times longer", kGrowthMax);
+    }
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 Result<Normalizer> Normalizer::Create(const std::vector<NormalizerStep>& steps,
                                       const std::vector<std::string>& protected_pieces) {
   Normalizer normalizer;
+  QUIRE_RETURN_IF_ERROR(CheckGrowth(steps));
   for (const NormalizerStep& step : steps) {
     QUIRE_ASSIGN_OR_RETURN(StepPtr made, std::visit(StepMaker{protected_pieces}, step));
     normalizer.steps_.push_back(std::move(made));

@@ -203,7 +203,9 @@ struct StepMaker {
   }
 
   Status operator()(const MetaspaceStep& step) const {
-    if (step.replacement.empty() || !IsValidUtf8(step.replacement)) {
+    constexpr size_t kReplacementBytesMax = 64;
+    if (step.replacement.empty() || step.replacement.size() > kReplacementBytesMax ||
+        !IsValidUtf8(step.replacement)) {
       return MakeError(ErrorKind::kInvalid, "a Metaspace pre-tokenizer has no valid replacement");
     }
     steps.push_back(std::make_shared<Metaspace>(step));

@@ -23,11 +23,14 @@ struct Tokenizer::State {
   AddedTokens after_normalization{{}};
   std::optional<TokenId> bos, eos, unk, pad;
   std::vector<TokenId> prefix, suffix;
+  std::vector<TokenId> end_tokens;
   bool splits_words = false;
   bool strips_leading_space = false;
 };
 
 namespace {
+
+constexpr size_t kTextBytesMax = INT32_MAX;  // what ICU counts in
 
 Status CheckIds(const TokenizerSpec& spec, int vocab_size) {
   const auto check = [&](TokenId id, std::string_view what) -> Status {
@@ -38,6 +41,7 @@ Status CheckIds(const TokenizerSpec& spec, int vocab_size) {
   if (spec.bos) QUIRE_RETURN_IF_ERROR(check(*spec.bos, "bos"));
   if (spec.eos) QUIRE_RETURN_IF_ERROR(check(*spec.eos, "eos"));
   if (spec.unk) QUIRE_RETURN_IF_ERROR(check(*spec.unk, "unknown"));
+  for (const TokenId id : spec.end_tokens) QUIRE_RETURN_IF_ERROR(check(id, "end"));
   if (spec.pad) QUIRE_RETURN_IF_ERROR(check(*spec.pad, "padding"));
   for (const TokenId id : spec.prefix_tokens) QUIRE_RETURN_IF_ERROR(check(id, "leading"));
   for (const TokenId id : spec.suffix_tokens) QUIRE_RETURN_IF_ERROR(check(id, "trailing"));
@@ -75,6 +79,31 @@ AddedTokens SelectAdded(const TokenizerSpec& spec, const Normalizer& normalizer,
   return AddedTokens(std::move(selected));
 }
 
+std::vector<TokenId> FindEndTokens(const TokenizerSpec& spec, const Vocabulary& vocabulary) {
+  std::vector<TokenId> ids = spec.end_tokens;
+  if (spec.eos) ids.push_back(*spec.eos);
+  for (const std::string_view name : {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>",
+                                      "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>"}) {
+    const std::optional<TokenId> id = vocabulary.Find(name);
+    if (id && vocabulary.type(*id) == TokenType::kControl) ids.push_back(*id);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+// Tries of these take about a hundred times their length.
+Status CheckWholeTokens(const TokenizerSpec& spec, const std::vector<std::string>& whole_pieces) {
+  constexpr size_t kBytesMax = size_t{1} << 22;
+  size_t bytes = 0;
+  for (const AddedToken& token : spec.added_tokens) bytes += token.content.size();
+  for (const std::string& piece : whole_pieces) bytes += piece.size();
+  if (bytes <= kBytesMax) return Ok{};
+  return MakeError(ErrorKind::kUnsupported,
+                   "the added tokens have {} bytes together, more than the {} allowed", bytes,
+                   kBytesMax);
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<const State> state) : state_(std::move(state)) {}
@@ -90,11 +119,13 @@ Result<Tokenizer> Tokenizer::Create(TokenizerSpec spec) {
                                                     : std::vector<std::string>();
   QUIRE_ASSIGN_OR_RETURN(state->vocabulary, Vocabulary::Create(spec));
   QUIRE_RETURN_IF_ERROR(CheckIds(spec, state->vocabulary.size()));
+  QUIRE_RETURN_IF_ERROR(CheckWholeTokens(spec, whole_pieces));
   QUIRE_ASSIGN_OR_RETURN(state->normalizer, Normalizer::Create(spec.normalizer, whole_pieces));
   QUIRE_ASSIGN_OR_RETURN(state->pretokenizer, Pretokenizer::Create(spec.pretokenizer));
   QUIRE_ASSIGN_OR_RETURN(state->model, MakeBpeModel(spec, state->vocabulary, whole_pieces));
   state->before_normalization = SelectAdded(spec, state->normalizer, false);
   state->after_normalization = SelectAdded(spec, state->normalizer, true);
+  state->end_tokens = FindEndTokens(spec, state->vocabulary);
   state->bos = spec.bos;
   state->eos = spec.eos;
   state->unk = spec.unk;
@@ -108,6 +139,7 @@ Result<Tokenizer> Tokenizer::Create(TokenizerSpec spec) {
 
 std::vector<TokenId> Tokenizer::Encode(std::string_view raw_text,
                                        const EncodeOptions& options) const {
+  QUIRE_CHECK_LE(raw_text.size(), kTextBytesMax);
   const State& state = *state_;
   std::vector<TokenId> ids;
   ids.reserve(raw_text.size() / 3 + 4);
@@ -198,6 +230,10 @@ std::optional<TokenId> Tokenizer::unk() const {
 }
 std::optional<TokenId> Tokenizer::pad() const {
   return state_->pad;
+}
+
+const std::vector<TokenId>& Tokenizer::end_tokens() const {
+  return state_->end_tokens;
 }
 
 bool Tokenizer::adds_bos() const {

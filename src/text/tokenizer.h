@@ -41,6 +41,7 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
+  // `text` has less than 2 GiB.
   std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // Well-formed UTF-8: exactly what a StreamDecoder gives for the same ids. Ids outside the
@@ -66,6 +67,9 @@ class Tokenizer {
   std::optional<TokenId> eos() const;
   std::optional<TokenId> unk() const;
   std::optional<TokenId> pad() const;
+  // Tokens that end what a model says: eos, those its file names so, and the end-of-turn tokens of
+  // well-known chat formats where the vocabulary has them as control tokens. In order of ids.
+  const std::vector<TokenId>& end_tokens() const;
   bool adds_bos() const;             // add_special puts bos before a text
   bool drops_leading_space() const;  // TextStart::kBeginning matters
 

@@ -117,6 +117,7 @@ struct TokenizerSpec {
   bool strip_leading_space = false;  // Decode drops the dummy prefix
 
   std::optional<TokenId> bos, eos, unk, pad;
+  std::vector<TokenId> end_tokens;  // besides eos: end of turn, end of message
   // What EncodeOptions::add_special puts around a text.
   std::vector<TokenId> prefix_tokens;
   std::vector<TokenId> suffix_tokens;

@@ -313,6 +313,27 @@ TEST(Tokenizer, ABadSpecIsAnErrorThatSaysWhy) {
   EXPECT_THAT(message(spec), HasSubstr("scores"));
 }
 
+TEST(Tokenizer, WhatWouldFillMemoryIsRefused) {
+  base::CounterRng rng(kSeed, 18, 0);
+  TokenizerSpec spec = RandomByteLevelSpec(rng, 5);
+  for (int i = 0; i < 40; ++i) {
+    spec.normalizer.push_back(ReplaceStep{.pattern = "a", .content = "aa"});
+  }
+  EXPECT_FALSE(Tokenizer::Create(spec).ok());
+  spec.normalizer = {ReplaceStep{.pattern = "a", .content = "aaa"}};
+  EXPECT_TRUE(Tokenizer::Create(spec).ok());
+  spec.added_tokens[0].content = std::string(10'000'000, 'x');
+  EXPECT_FALSE(Tokenizer::Create(spec).ok());
+}
+
+TEST(Tokenizer, EndTokensAreEosAndTheEndsOfTurns) {
+  base::CounterRng rng(kSeed, 19, 0);
+  TokenizerSpec spec = RandomByteLevelSpec(rng, 0);  // <|end|>, id 256, is a control token
+  spec.eos = 7;
+  spec.end_tokens = {9};
+  EXPECT_THAT(Make(spec).end_tokens(), ElementsAre(7, 9, 256));
+}
+
 TEST(Tokenizer, IdsOutsideTheVocabularyGiveNoText) {
   base::CounterRng rng(kSeed, 14, 0);
   const Tokenizer tokenizer = Make(RandomByteLevelSpec(rng, 5));
