@@ -1,9 +1,9 @@
 #include "kernels/dequantize.h"
 
-#include <bit>
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/half.h"
 
 namespace quire::kernels {
 namespace {
@@ -24,18 +24,18 @@ void UnpackNibbles(const uint8_t* qs, uint32_t high, int16_t* codes) {
 }
 
 void Unpack(const BlockQ8_0& block, UnpackedBlock& out) {
-  out.scales[0] = F16ToF32(block.d);
+  out.scales[0] = F32FromF16(block.d);
   for (int i = 0; i < 32; ++i) out.codes[i] = block.qs[i];
 }
 
 void Unpack(const BlockQ4_0& block, UnpackedBlock& out) {
-  out.scales[0] = F16ToF32(block.d);
+  out.scales[0] = F32FromF16(block.d);
   UnpackNibbles(block.qs, 0, out.codes);
 }
 
 void Unpack(const BlockQ4_1& block, UnpackedBlock& out) {
-  out.scales[0] = F16ToF32(block.d);
-  out.mins[0] = F16ToF32(block.m);
+  out.scales[0] = F32FromF16(block.d);
+  out.mins[0] = F32FromF16(block.m);
   UnpackNibbles(block.qs, 0, out.codes);
 }
 
@@ -44,18 +44,18 @@ uint32_t HighBits(const uint8_t* qh) {
 }
 
 void Unpack(const BlockQ5_0& block, UnpackedBlock& out) {
-  out.scales[0] = F16ToF32(block.d);
+  out.scales[0] = F32FromF16(block.d);
   UnpackNibbles(block.qs, HighBits(block.qh), out.codes);
 }
 
 void Unpack(const BlockQ5_1& block, UnpackedBlock& out) {
-  out.scales[0] = F16ToF32(block.d);
-  out.mins[0] = F16ToF32(block.m);
+  out.scales[0] = F32FromF16(block.d);
+  out.mins[0] = F32FromF16(block.m);
   UnpackNibbles(block.qs, HighBits(block.qh), out.codes);
 }
 
 void Unpack(const BlockIQ4_NL& block, UnpackedBlock& out) {
-  out.scales[0] = F16ToF32(block.d);
+  out.scales[0] = F32FromF16(block.d);
   for (int i = 0; i < 16; ++i) {
     out.codes[i] = kIq4NlValues[block.qs[i] & 15];
     out.codes[16 + i] = kIq4NlValues[block.qs[i] >> 4];
@@ -68,8 +68,8 @@ int TwoBits(const uint8_t* qs, int i) {
 }
 
 void Unpack(const BlockQ2_K& block, UnpackedBlock& out) {
-  const float d = F16ToF32(block.d);
-  const float dmin = F16ToF32(block.dmin);
+  const float d = F32FromF16(block.d);
+  const float dmin = F32FromF16(block.dmin);
   for (int j = 0; j < 16; ++j) {
     out.scales[j] = d * static_cast<float>(block.scales[j] & 15);
     out.mins[j] = -(dmin * static_cast<float>(block.scales[j] >> 4));
@@ -78,7 +78,7 @@ void Unpack(const BlockQ2_K& block, UnpackedBlock& out) {
 }
 
 void Unpack(const BlockQ3_K& block, UnpackedBlock& out) {
-  const float d = F16ToF32(block.d);
+  const float d = F32FromF16(block.d);
   for (int j = 0; j < 16; ++j) {
     const int low = (block.scales[j % 8] >> (4 * (j / 8))) & 15;
     const int high = (block.scales[8 + j % 4] >> (2 * (j / 4))) & 3;
@@ -108,14 +108,14 @@ void UnpackScales(const uint8_t* packed, float d, float dmin, UnpackedBlock& out
 }
 
 void Unpack(const BlockQ4_K& block, UnpackedBlock& out) {
-  UnpackScales(block.scales, F16ToF32(block.d), F16ToF32(block.dmin), out);
+  UnpackScales(block.scales, F32FromF16(block.d), F32FromF16(block.dmin), out);
   for (int i = 0; i < kSuperBlock; ++i) {
     out.codes[i] = (block.qs[i / 64 * 32 + i % 32] >> (4 * (i % 64 / 32))) & 15;
   }
 }
 
 void Unpack(const BlockQ5_K& block, UnpackedBlock& out) {
-  UnpackScales(block.scales, F16ToF32(block.d), F16ToF32(block.dmin), out);
+  UnpackScales(block.scales, F32FromF16(block.d), F32FromF16(block.dmin), out);
   for (int i = 0; i < kSuperBlock; ++i) {
     const int low = (block.qs[i / 64 * 32 + i % 32] >> (4 * (i % 64 / 32))) & 15;
     const int high = (block.qh[i % 32] >> (i / 32)) & 1;
@@ -124,7 +124,7 @@ void Unpack(const BlockQ5_K& block, UnpackedBlock& out) {
 }
 
 void Unpack(const BlockQ6_K& block, UnpackedBlock& out) {
-  const float d = F16ToF32(block.d);
+  const float d = F32FromF16(block.d);
   for (int j = 0; j < 16; ++j) out.scales[j] = d * static_cast<float>(block.scales[j]);
   for (int i = 0; i < kSuperBlock; ++i) {
     const int low = (block.ql[i / 128 * 64 + i % 64] >> (4 * (i % 128 / 64))) & 15;
@@ -145,39 +145,6 @@ void DequantizeBlock(DType type, const std::byte* block, float* out) {
 }
 
 }  // namespace
-
-float F16ToF32(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
-  const uint32_t magnitude = bits & 0x7fffu;
-  if (magnitude >= 0x7c00) {  // infinity and NaN (made quiet, as the hardware conversion does)
-    const uint32_t quiet = magnitude > 0x7c00 ? 0x400000u : 0u;
-    return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ff) << 13) | quiet);
-  }
-  if (magnitude < 0x400) {  // zero and subnormals: exact in f32
-    const float value = static_cast<float>(magnitude) * 0x1.0p-24f;
-    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(value));
-  }
-  return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
-}
-
-float Bf16ToF32(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
-
-uint16_t F32ToF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
-  if (magnitude >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);
-  if (magnitude < 0x38800000u) {
-    // Adding 0.5 shifts a subnormal's bits into place and lets the hardware round them.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
-  }
-  magnitude += 0xfffu + ((magnitude >> 13) & 1) - 0x38000000u;
-  return static_cast<uint16_t>(sign | (magnitude >> 13));
-}
 
 void UnpackBlock(DType type, const std::byte* block, UnpackedBlock& unpacked) {
   switch (type) {
@@ -220,7 +187,7 @@ void DequantizeRow(DType type, const std::byte* row, int64_t cols, float* out) {
   if (type == DType::kF16 || type == DType::kBF16) {
     for (int64_t i = 0; i < cols; ++i) {
       const uint16_t bits = Load<uint16_t>(row + 2 * i);
-      out[i] = type == DType::kF16 ? F16ToF32(bits) : Bf16ToF32(bits);
+      out[i] = type == DType::kF16 ? F32FromF16(bits) : F32FromBf16(bits);
     }
     return;
   }

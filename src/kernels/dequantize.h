@@ -11,12 +11,6 @@
 
 namespace quire::kernels {
 
-// IEEE binary16 and bfloat16 to f32; exact, NaN stays NaN.
-float F16ToF32(uint16_t bits);
-float Bf16ToF32(uint16_t bits);
-// Rounds to nearest even; overflow becomes infinity.
-uint16_t F32ToF16(float value);
-
 // One block taken apart: value i of the block is
 //   scales[i / sub_block] * (codes[i] - offset) (+ mins[i / sub_block] where the type has mins).
 struct UnpackedBlock {

@@ -1,12 +1,9 @@
-// AVX2 + FMA + F16C. A panel is worked on in chunks of columns whose decoded codes stay in the L1
-// cache while all tokens pass over them, so weights are read from memory once per step; the sums
-// between chunks wait in the output.
+// Matrix multiplication for AVX2 + FMA + F16C.
 #include "kernels/target.h"
 
 #ifdef QUIRE_HAVE_X86
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -15,280 +12,20 @@
 #include "kernels/quant_blocks.h"
 
 QUIRE_TARGET_BEGIN_AVX2
-#define QUIRE_MATMUL_AVX2_REGION
+#define QUIRE_MATMUL_NAMESPACE avx2
 
-#include "kernels/matmul_avx2_quant.h"
+// In the order of use.
+// clang-format off
+#include "kernels/matmul_x86_decode.h"
+#include "kernels/matmul_x86_tile.h"
 #include "kernels/matmul_avx2_tile.h"
-
-namespace quire::kernels::avx2 {
-namespace {
-
-// |x| * (127 / max) rounds to at most 127, so the codes need no clamp.
-void QuantizeBlock(const float* x, ActivationBlock& block) {
-  __m256 v[4];
-  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-  __m256i max = _mm256_setzero_si256();
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm256_loadu_ps(x + 8 * i);
-    max = _mm256_max_epi32(max, _mm256_and_si256(_mm256_castps_si256(v[i]), magnitude));
-  }
-  __m128i m = _mm_max_epi32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
-  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
-  m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
-  const float largest = _mm_cvtss_f32(_mm_castsi128_ps(m));
-  if (_mm_cvtsi128_si32(m) >= 0x7f800000 || largest < kTinyActivation) {
-    block = {};
-    if (!(largest < kTinyActivation)) block.scale = std::numeric_limits<float>::quiet_NaN();
-    return;
-  }
-  block.scale = largest / 127.0f;
-  const __m256 inverse = _mm256_set1_ps(127.0f / largest);
-  __m256i q[4];
-  for (int i = 0; i < 4; ++i) q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], inverse));
-  auto sum = [](__m256i a, __m256i b) {
-    const __m256i s = _mm256_add_epi32(a, b);
-    __m128i h = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-    h = _mm_add_epi32(h, _mm_shuffle_epi32(h, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(h, _mm_shuffle_epi32(h, 0xb1)));
-  };
-  const int first = sum(q[0], q[1]);
-  const int second = sum(q[2], q[3]);
-  block.half_sum[0] = static_cast<float>(first);
-  block.half_sum[1] = static_cast<float>(second);
-  block.sum = static_cast<float>(first + second);
-  const __m256i packed =
-      _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(block.codes),
-                      _mm256_permutevar8x32_epi32(packed, order));
-}
-
-void QuantizeActivations(const float* x, int64_t cols, ActivationBlock* blocks) {
-  for (int64_t b = 0; b < cols / kActivationBlock; ++b) {
-    QuantizeBlock(x + b * kActivationBlock, blocks[b]);
-  }
-}
-
-// Where a chunk lies in the sum over the columns.
-struct ChunkRange {
-  int64_t begin;
-  int64_t end;
-};
-
-// A tile's place among those that share a chunk.
-struct TileRange {
-  int64_t token;
-  int64_t index;
-  int64_t count;
-};
-
-// The tile's share of fetching the chunk after this one; a tile that has its chunk to itself
-// fetches a little ahead of its own reading. Panels follow one another in memory, so what comes
-// after a panel is the next one.
-Ahead FetchAhead(const PanelTask& task, ChunkRange chunk, TileRange tile) {
-  constexpr int64_t kLine = 64;
-  const DTypeTraits& type = Traits(task.type);
-  const int64_t block_bytes = int64_t{type.block_bytes} * kPanelRows;
-  const int64_t lines = (chunk.end - chunk.begin) / type.block_elements * block_bytes / kLine;
-  const int64_t steps = (chunk.end - chunk.begin + kActivationBlock - 1) / kActivationBlock;
-  const int64_t per_step = (lines + tile.count * steps - 1) / (tile.count * steps);
-  if (tile.count == 1) {
-    const int64_t begin = chunk.begin / type.block_elements * block_bytes;
-    return {task.panel + begin + kAheadBytes, per_step};
-  }
-  const int64_t begin = chunk.end / type.block_elements * block_bytes;
-  const int64_t first = tile.index * steps * per_step;
-  if (first >= lines) return {};
-  return {task.panel + begin + first * kLine, per_step};
-}
-
-// Sums of a tile enter from the output (zero in the first chunk) and leave to it, with the bias
-// after the last chunk.
-void LoadSums(const PanelTask& task, ChunkRange chunk, int64_t token, int tokens, float* y) {
-  for (int t = 0; t < tokens; ++t) {
-    float* row = y + t * kPanelRows;
-    const float* out = task.out + (token + t) * task.out_stride;
-    if (chunk.begin > 0 && task.rows == kPanelRows) {
-      StoreFloats(row, LoadFloats(out));
-      continue;
-    }
-    std::fill_n(row, kPanelRows, 0.0f);
-    if (chunk.begin > 0) std::copy_n(out, task.rows, row);
-  }
-}
-
-void StoreSums(const PanelTask& task, ChunkRange chunk, int64_t token, int tokens, float* y) {
-  for (int t = 0; t < tokens; ++t) {
-    float* row = y + t * kPanelRows;
-    float* out = task.out + (token + t) * task.out_stride;
-    if (task.bias != nullptr && chunk.end == task.cols) {
-      for (int r = 0; r < task.rows; ++r) row[r] += task.bias[r];
-    }
-    if (task.rows == kPanelRows) {
-      StoreFloats(out, LoadFloats(row));
-    } else {
-      std::copy_n(row, task.rows, out);
-    }
-  }
-}
-
-template <DType kType, Reuse kReuse>
-CodeSource DecodeChunk(const PanelTask& task, ChunkRange chunk, Decoded& decoded) {
-  constexpr DTypeTraits kBlock = Traits(kType);
-  constexpr int kSubBlocks = kBlock.block_elements / QuantTraitsOf(kType).sub_block;
-  const std::byte* block =
-      task.panel + chunk.begin / kBlock.block_elements * kBlock.block_bytes * kPanelRows;
-  const int64_t blocks = (chunk.end - chunk.begin) / kBlock.block_elements;
-  for (int64_t b = 0; b < blocks; ++b, block += kBlock.block_bytes * kPanelRows) {
-    const int64_t lanes = b * kSubBlocks * kPanelRows;
-    if constexpr (kType == DType::kQ8_0) {
-      StoreFloats(decoded.scales + lanes, LoadHalves(block));
-    } else {
-      DecodeBlock<kType>(block, {decoded.codes + b * kBlock.block_elements * kPanelRows,
-                                 decoded.scales + lanes, decoded.mins + lanes});
-    }
-  }
-  CodeSource source = {reinterpret_cast<const std::byte*>(decoded.codes), 8 * kGroupBytes,
-                       decoded.scales, decoded.mins, decoded.negatives};
-  if constexpr (kType == DType::kQ8_0) {
-    source.codes = task.panel + chunk.begin / 32 * kBlock.block_bytes * kPanelRows + 2 * kPanelRows;
-    source.codes_stride = kBlock.block_bytes * kPanelRows;
-  }
-  if constexpr (QuantTraitsOf(kType).codes == CodeKind::kSigned && kReuse == Reuse::kManyTiles) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      StoreLanes(decoded.negatives + b * kPanelRows,
-                 SumNegatives(source.codes + b * source.codes_stride));
-    }
-  }
-  return source;
-}
-
-template <DType kType, int kT, Reuse kReuse>
-void RunTile(const PanelTask& task, ChunkRange chunk, const CodeSource& source, TileRange range) {
-  alignas(32) float y[kT * kPanelRows];
-  const int64_t token = range.token;
-  LoadSums(task, chunk, token, kT, y);
-  MultiplyTile<kType, kT, kReuse>(
-      source, {task.blocks + token * task.blocks_stride + chunk.begin / kActivationBlock,
-               task.blocks_stride, (chunk.end - chunk.begin) / kActivationBlock, y,
-               kReuse == Reuse::kOneTile ? Ahead() : FetchAhead(task, chunk, range)});
-  StoreSums(task, chunk, token, kT, y);
-}
-
-// Calls run[n](task, chunk, source, token) for tiles of n <= max tokens that cover all tokens and
-// differ by at most one in size: a narrow tile costs nearly as much as a wide one.
-template <typename Source, size_t kSizes>
-void RunTiles(void (*const (&run)[kSizes])(const PanelTask&, ChunkRange, const Source&, TileRange),
-              const PanelTask& task, ChunkRange chunk, const Source& source) {
-  const int64_t tokens = task.x.rows;
-  const int64_t tiles = (tokens + kSizes - 2) / static_cast<int64_t>(kSizes - 1);
-  for (int64_t tile = 0; tile < tiles; ++tile) {
-    const int64_t begin = tokens * tile / tiles;
-    const int64_t end = tokens * (tile + 1) / tiles;
-    run[end - begin](task, chunk, source, {begin, tile, tiles});
-  }
-}
-
-inline constexpr int kTileTokens = 4;
-
-template <DType kType, Reuse kReuse>
-void QuantizedChunks(const PanelTask& task) {
-  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const CodeSource&, TileRange) = {
-      nullptr,
-      RunTile<kType, 1, kReuse>,
-      RunTile<kType, 2, kReuse>,
-      RunTile<kType, 3, kReuse>,
-      RunTile<kType, kTileTokens, kReuse>,
-  };
-  // For one tile decoding and multiplying alternate quickly, which keeps memory busy throughout.
-  constexpr int64_t kStep = kReuse == Reuse::kOneTile ? kSuperBlock : kChunk;
-  Decoded decoded;
-  for (int64_t begin = 0; begin < task.cols; begin += kStep) {
-    const ChunkRange chunk = {begin, std::min(begin + kStep, task.cols)};
-    RunTiles(kRun, task, chunk, DecodeChunk<kType, kReuse>(task, chunk, decoded));
-  }
-}
-
-template <DType kType>
-void QuantizedPanel(const PanelTask& task) {
-  if (task.x.rows <= kTileTokens) {
-    QuantizedChunks<kType, Reuse::kOneTile>(task);
-  } else {
-    QuantizedChunks<kType, Reuse::kManyTiles>(task);
-  }
-}
-
-inline constexpr int kFloatTileTokens = 6;
-inline constexpr int64_t kFloatChunk = 256;  // 16 KiB of f32 weights
-
-// Weights of a float type, or what was decoded from them.
-struct FloatSource {
-  const std::byte* weights;  // [columns][16 rows]
-};
-
-template <DType kType, int kT>
-void RunFloatTile(const PanelTask& task, ChunkRange chunk, const FloatSource& source,
-                  TileRange range) {
-  alignas(32) float y[kT * kPanelRows];
-  const int64_t token = range.token;
-  LoadSums(task, chunk, token, kT, y);
-  MultiplyFloats<kType, kT>(source.weights,
-                            {task.x.data + token * task.x.stride + chunk.begin, task.x.stride,
-                             chunk.end - chunk.begin, y, FetchAhead(task, chunk, range)});
-  StoreSums(task, chunk, token, kT, y);
-}
-
-// All tokens over one chunk, whose weights are of kType whatever the matrix has.
-template <DType kType>
-void RunFloatTiles(const PanelTask& task, ChunkRange chunk, const std::byte* weights) {
-  constexpr void (*kRun[])(const PanelTask&, ChunkRange, const FloatSource&, TileRange) = {
-      nullptr,
-      RunFloatTile<kType, 1>,
-      RunFloatTile<kType, 2>,
-      RunFloatTile<kType, 3>,
-      RunFloatTile<kType, 4>,
-      RunFloatTile<kType, 5>,
-      RunFloatTile<kType, kFloatTileTokens>,
-  };
-  RunTiles(kRun, task, chunk, FloatSource{weights});
-}
-
-template <DType kType>
-void FloatPanel(const PanelTask& task) {
-  if (task.x.rows <= kFloatTileTokens) {
-    return RunFloatTiles<kType>(task, {0, task.cols}, task.panel);
-  }
-  alignas(64) float decoded[kFloatChunk * kPanelRows];
-  for (int64_t begin = 0; begin < task.cols; begin += kFloatChunk) {
-    const ChunkRange chunk = {begin, std::min(begin + kFloatChunk, task.cols)};
-    const std::byte* weights = task.panel + begin * Traits(kType).block_bytes * kPanelRows;
-    if constexpr (kType != DType::kF32) {
-      for (int64_t k = 0; k < chunk.end - begin; ++k) {
-        StoreFloats(decoded + k * kPanelRows, LoadWeights<kType>(weights, k));
-      }
-      weights = reinterpret_cast<const std::byte*>(decoded);
-    }
-    RunFloatTiles<DType::kF32>(task, chunk, weights);
-  }
-}
-
-}  // namespace
-}  // namespace quire::kernels::avx2
+#include "kernels/matmul_x86_body.h"
+// clang-format on
 
 QUIRE_TARGET_END
 
 namespace quire::kernels {
-
-const MatmulKernels kAvx2Matmul = {
-    avx2::QuantizeActivations,
-    {avx2::FloatPanel<DType::kF32>, avx2::FloatPanel<DType::kF16>, avx2::FloatPanel<DType::kBF16>,
-     avx2::QuantizedPanel<DType::kQ8_0>, avx2::QuantizedPanel<DType::kQ4_0>,
-     avx2::QuantizedPanel<DType::kQ4_1>, avx2::QuantizedPanel<DType::kQ5_0>,
-     avx2::QuantizedPanel<DType::kQ5_1>, avx2::QuantizedPanel<DType::kQ2_K>,
-     avx2::QuantizedPanel<DType::kQ3_K>, avx2::QuantizedPanel<DType::kQ4_K>,
-     avx2::QuantizedPanel<DType::kQ5_K>, avx2::QuantizedPanel<DType::kQ6_K>,
-     avx2::QuantizedPanel<DType::kIQ4_NL>}};
-
+constinit const MatmulKernels kAvx2Matmul = avx2::MakeMatmulKernels();
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_X86

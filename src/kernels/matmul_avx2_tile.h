@@ -2,53 +2,25 @@
 // Included by matmul_avx2.cc alone, inside its target region.
 #pragma once
 
-#ifndef QUIRE_MATMUL_AVX2_REGION
+#ifndef QUIRE_MATMUL_NAMESPACE
 #error "only matmul_avx2.cc includes this header"
 #endif
 
-namespace quire::kernels::avx2 {
+namespace quire::kernels::QUIRE_MATMUL_NAMESPACE {
 
-// Weights that are needed soon, fetched into the L2 cache while a tile multiplies: without that,
-// memory would idle whenever several tiles share a chunk.
-struct Ahead {
-  const std::byte* next = nullptr;  // what this tile fetches
-  int64_t lines_per_step = 0;       // cache lines per block of 32 columns
-
-  void Fetch(int64_t step) const {
-    const auto* line = reinterpret_cast<const char*>(next) + step * lines_per_step * 64;
-    for (int64_t i = 0; i < lines_per_step; ++i) _mm_prefetch(line + 64 * i, _MM_HINT_T1);
-  }
-};
-
-// The part of a panel's outputs that a tile works on.
-struct Tile {
-  const ActivationBlock* x;  // token 0 of the tile, first block of the chunk
-  int64_t x_stride;          // blocks from token to token
-  int64_t blocks;            // of 32 columns in the chunk
-  float* y;                  // [kT][16 rows]: continued sums
-  Ahead ahead;
-};
-
-// Weights as a tile kernel reads them. Q8_0 has its codes where the file's layout put them, so a
-// source knows the distance between the codes of two blocks.
-struct CodeSource {
-  const std::byte* codes;
-  int64_t codes_stride;  // bytes from block to block of 32 columns
-  const float* scales;   // [sub-block][16]
-  const float* mins;     // [sub-block][16]
-  const int32_t* negatives;
-};
-
-// Keeps the compiler from turning a chain of integer additions into a tree, which needs more
-// registers than there are.
-inline void KeepOrder(__m256i& a, __m256i& b) {
-  asm("" : "+x"(a), "+x"(b));
-}
+inline constexpr int kTileTokens = 4;
+inline constexpr int kFloatTileTokens = 6;
 
 inline __m256i BroadcastGroup(const int8_t* codes) {
   int32_t four = 0;
   std::memcpy(&four, codes, 4);
   return _mm256_set1_epi32(four);
+}
+
+// Keeps the compiler from turning a chain of integer additions into a tree, which needs more
+// registers than there are.
+inline void KeepOrder(__m256i& a, __m256i& b) {
+  asm("" : "+x"(a), "+x"(b));
 }
 
 // Integer sums of both halves of the rows.
@@ -87,9 +59,6 @@ inline void AddMin(float* y, FloatLanes mins, float x_scale, float x_sum) {
   sum.high = _mm256_fmadd_ps(mins.high, weight, sum.high);
   StoreFloats(y, sum);
 }
-
-// Whether decoded weights serve one tile or are worth preparing for several.
-enum class Reuse { kOneTile, kManyTiles };
 
 // Signed codes, for one tile. vpmaddubsw wants one unsigned side: |w| * (x with the sign of w). A
 // pair of products is at most 2 * 128 * 127 = 32512, so nothing saturates.
@@ -254,30 +223,7 @@ inline void MultiplyTile(const CodeSource& w, const Tile& tile) {
   }
 }
 
-// Float weights: 16 rows times kT tokens over `columns` columns; w is [columns][16] of kType.
-template <DType kType>
-inline FloatLanes LoadWeights(const std::byte* w, int64_t k) {
-  if constexpr (kType == DType::kF32) {
-    return LoadFloats(reinterpret_cast<const float*>(w) + k * kPanelRows);
-  } else if constexpr (kType == DType::kF16) {
-    return LoadHalves(w + k * 2 * kPanelRows);
-  } else {
-    const auto* words = reinterpret_cast<const __m128i*>(w + k * 2 * kPanelRows);
-    auto widen = [](__m128i v) {
-      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
-    };
-    return {widen(_mm_loadu_si128(words)), widen(_mm_loadu_si128(words + 1))};
-  }
-}
-
-struct FloatTile {
-  const float* x;  // token 0 of the tile, first column of the chunk
-  int64_t x_stride;
-  int64_t columns;
-  float* y;  // [kT][16]
-  Ahead ahead;
-};
-
+// w: [columns][16 rows] of kType.
 template <DType kType, int kT>
 inline void MultiplyFloats(const std::byte* w, const FloatTile& tile) {
   FloatLanes sums[kT];
@@ -301,4 +247,4 @@ inline void MultiplyFloats(const std::byte* w, const FloatTile& tile) {
   for (int t = 0; t < kT; ++t) StoreFloats(tile.y + t * kPanelRows, sums[t]);
 }
 
-}  // namespace quire::kernels::avx2
+}  // namespace quire::kernels::QUIRE_MATMUL_NAMESPACE

@@ -72,5 +72,6 @@ void QuantizedPanel(const PanelTask& task);
 // Each instruction set's table, defined where the compiler can build it.
 extern const MatmulKernels kScalarMatmul;
 extern const MatmulKernels kAvx2Matmul;
+extern const MatmulKernels kAvx512Matmul;
 
 }  // namespace quire::kernels

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/dequantize.h"
+#include "kernels/half.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_kernels.h"
 #include "kernels/packed_matrix.h"
@@ -41,7 +41,7 @@ inline std::vector<std::byte> RandomRows(DType type, int64_t rows, int64_t cols,
   if (!IsQuantized(type)) {
     for (size_t i = 0; i < bytes.size(); i += 2) {
       const float value = RandomValue(rng, 1);
-      put16(i, type == DType::kF16 ? F32ToF16(value)
+      put16(i, type == DType::kF16 ? F16FromF32(value)
                                    : static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
     }
     return bytes;
@@ -51,7 +51,7 @@ inline std::vector<std::byte> RandomRows(DType type, int64_t rows, int64_t cols,
     size_t field_at = at;
     for (const BlockField& field : BlockFields(type)) {  // the 2-byte units are the f16 scales
       for (int i = 0; field.unit == 2 && i < field.bytes; i += 2) {
-        put16(field_at + static_cast<size_t>(i), F32ToF16(RandomValue(rng, 0.02f)));
+        put16(field_at + static_cast<size_t>(i), F16FromF32(RandomValue(rng, 0.02f)));
       }
       field_at += static_cast<size_t>(field.bytes);
     }

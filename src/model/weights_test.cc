@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/dequantize.h"
+#include "kernels/half.h"
 #include "testing/shared_data.h"
 
 namespace quire::model {
@@ -104,7 +105,7 @@ TEST(WeightsTest, SafetensorsAndGgufHoldTheSameWeights) {
           std::vector<float> full = Row(x, r);
           std::vector<float> half = Row(y, map_row(r));
           for (size_t c = 0; c < full.size(); ++c) {
-            ASSERT_EQ(kernels::F16ToF32(kernels::F32ToF16(full[c])), half[c]);
+            ASSERT_EQ(kernels::F32FromF16(kernels::F16FromF32(full[c])), half[c]);
           }
         }
       };

@@ -1,17 +1,17 @@
-// AVX2 decoders: one panel block of a quantized type becomes plain 8-bit codes and f32 scales, in
-// the layout that the tile kernels read. Included by matmul_avx2.cc alone, inside its target
-// region.
+// Decoders for x86: one panel block of a quantized type becomes plain 8-bit codes and f32 scales,
+// in the layout that the tile kernels read. Included by matmul_avx2.cc and matmul_avx512.cc, each
+// inside its target region and with its own QUIRE_MATMUL_NAMESPACE.
 //
 // Layout of what is decoded, `g` counting groups of four columns and `s` sub-blocks:
 //   codes        [g][16 rows][4 columns]
 //   scales, mins [s][16 rows]
 #pragma once
 
-#ifndef QUIRE_MATMUL_AVX2_REGION
-#error "only matmul_avx2.cc includes this header"
+#ifndef QUIRE_MATMUL_NAMESPACE
+#error "include this header inside a target region, with a namespace for it"
 #endif
 
-namespace quire::kernels::avx2 {
+namespace quire::kernels::QUIRE_MATMUL_NAMESPACE {
 
 inline constexpr int64_t kChunk = 1024;   // columns decoded at once: the codes stay in the L1 cache
 inline constexpr int kAheadBytes = 4096;  // how far a single pass over weights prefetches
@@ -336,4 +336,4 @@ inline void DecodeBlock(const std::byte* block, const Target& to) {
   }
 }
 
-}  // namespace quire::kernels::avx2
+}  // namespace quire::kernels::QUIRE_MATMUL_NAMESPACE
