@@ -113,7 +113,9 @@ void Scheduler::Admit() {
     order_.pop_back();
     if (sequence.awaits_siblings()) continue;
     if (AwaitsPrefix(sequence)) continue;
-    if (seats_taken_ + SeatsOf(sequence) > options_.max_num_seqs) return;
+    while (seats_taken_ + SeatsOf(sequence) > options_.max_num_seqs) {
+      if (plan_.tokens() > 0 || !ReleaseIdleBeam()) return;
+    }
     if (!TryAdmit(sequence)) return;
   }
 }
