@@ -89,7 +89,13 @@ class RunCommand : public Command {
  private:
   server::ApiRequest BaseRequest() const {
     server::ApiRequest api;
-    api.sampling = sampling_.Params(running_.model->sampling_defaults());
+    // Where the model's makers say nothing, a person reading along is better served by less
+    // randomness than the API's default.
+    sched::SamplingParams defaults = running_.model->sampling_defaults();
+    const model::GenerationDefaults& makers = running_.model->files().generation_defaults();
+    if (!makers.temperature && makers.do_sample != false) defaults.temperature = 0.7f;
+    if (!makers.top_k) defaults.top_k = 40;
+    api.sampling = sampling_.Params(defaults);
     api.template_arguments["add_generation_prompt"] = true;
     api.seed = engine_.seed();
     return api;

@@ -15,9 +15,12 @@ void SamplingFlags::Declare(base::FlagSet& flags) {
       .AtLeast(0);
   flags
       .Add("temperature", &temperature_,
-           "Randomness; 0 always takes the likeliest token. By default the model's, else 1.")
+           "Randomness; 0 always takes the likeliest token. By default the model's, else 0.7.")
       .Range(0, 100);
-  flags.Add("top-k", &top_k_, "Draw among the k likeliest tokens; 0: all.").AtLeast(0);
+  flags
+      .Add("top-k", &top_k_,
+           "Draw among the k likeliest tokens; 0: all. By default the model's, else 40.")
+      .AtLeast(0);
   flags
       .Add("top-p", &top_p_, "Draw among the likeliest tokens that together have this probability.")
       .Range(0, 1);
