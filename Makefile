@@ -10,6 +10,9 @@ MODEL ?=
 CMAKE_FLAGS ?=
 JOBS ?= $(shell tools/jobs.sh)
 QUIRE_SHARED ?= ../shared
+# The bundled model is small: drawing among its likelier tokens keeps it to the point. Other models
+# bring their own settings.
+RUN_FLAGS ?= $(if $(MODEL),,--temperature 0.7 --top-k 40 --max-tokens 120)
 
 # Prompt and model reach the shell through the environment: quotes and dollars arrive as typed.
 export PROMPT MODEL QUIRE_SHARED
@@ -34,7 +37,7 @@ build: setup
 
 run: setup
 	@TARGET=quire tools/build.sh $(PRESET) $(JOBS) $(CMAKE_FLAGS)
-	@build/$(PRESET)/quire run $${MODEL:+-m "$$MODEL"} -- "$$PROMPT"
+	@build/$(PRESET)/quire run $(RUN_FLAGS) $${MODEL:+-m "$$MODEL"} -- "$$PROMPT"
 
 test: build
 	@ctest --test-dir build/$(PRESET) -j $(JOBS) --output-on-failure
