@@ -1,5 +1,5 @@
 // Hostile templates: each ends in an error in bounded time and memory, none crashes.
-#include <chrono>
+#include <ctime>
 
 #include <gtest/gtest.h>
 
@@ -16,15 +16,14 @@ std::string Repeat(std::string_view text, int count) {
 
 // An error that speaks of `what`, within seconds even where sanitizers slow everything down.
 void ExpectRefused(const std::string& source, std::string_view what) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: the machine may be busy
   const RenderOptions options{
-      .limits = {.max_steps = 2'000'000, .max_memory_bytes = 64 << 20, .max_depth = 400},
-      .now = {}};
+      .limits = {.max_steps = 500'000, .max_memory_bytes = 64 << 20, .max_depth = 400}, .now = {}};
   const std::string text = RenderText(source, "{}", options);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(text.substr(0, 7), "ERROR: ") << source.substr(0, 200);
   EXPECT_NE(text.find(what), std::string::npos) << text << " from " << source.substr(0, 200);
-  EXPECT_LT(elapsed.count(), 60) << source.substr(0, 200);
+  EXPECT_LT(seconds, 60) << source.substr(0, 200);
 }
 
 TEST(JinjaLimits, LoopsWithoutEndRunOutOfSteps) {
