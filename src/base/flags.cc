@@ -87,31 +87,6 @@ bool ParseValue(std::string_view text, ByteSize& out) {
   return false;
 }
 
-std::string ShowValue(bool value) {
-  return value ? "true" : "false";
-}
-std::string ShowValue(int value) {
-  return fmt::format("{}", value);
-}
-std::string ShowValue(int64_t value) {
-  return fmt::format("{}", value);
-}
-std::string ShowValue(uint64_t value) {
-  return fmt::format("{}", value);
-}
-std::string ShowValue(float value) {
-  return fmt::format("{}", value);
-}
-std::string ShowValue(double value) {
-  return fmt::format("{}", value);
-}
-std::string ShowValue(const std::string& value) {
-  return value;
-}
-std::string ShowValue(ByteSize value) {
-  return FormatBytes(value.bytes);
-}
-
 }  // namespace flags_internal
 
 std::string FormatBytes(int64_t bytes) {

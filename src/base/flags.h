@@ -22,8 +22,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/result.h"
 
@@ -50,14 +53,15 @@ bool ParseValue(std::string_view text, double& out);
 bool ParseValue(std::string_view text, std::string& out);
 bool ParseValue(std::string_view text, ByteSize& out);
 
-std::string ShowValue(bool value);
-std::string ShowValue(int value);
-std::string ShowValue(int64_t value);
-std::string ShowValue(uint64_t value);
-std::string ShowValue(float value);
-std::string ShowValue(double value);
-std::string ShowValue(const std::string& value);
-std::string ShowValue(ByteSize value);
+// As ParseValue reads it.
+template <typename T>
+std::string ShowValue(const T& value) {
+  if constexpr (std::is_same_v<T, ByteSize>) {
+    return FormatBytes(value.bytes);
+  } else {
+    return fmt::format("{}", value);
+  }
+}
 
 // What a value of the type is called in help and errors.
 inline const char* KindName(const bool&) {
