@@ -78,8 +78,8 @@ class RunCommand : public Command {
       api.prompts.emplace_back(text);
     }
     if (text.empty()) return Error{ErrorKind::kUsage, "the prompt is empty", "PROMPT"};
-    if (!context.json && !templated) QUIRE_RETURN_IF_ERROR(WriteOut(text));
-    QUIRE_ASSIGN_OR_RETURN(const Answer answer, Generate(api, context));
+    const std::string_view lead = templated ? "" : text;
+    QUIRE_ASSIGN_OR_RETURN(const Answer answer, Generate(api, lead, context));
     if (context.json) return WriteJson(ToJson(answer));
     QUIRE_RETURN_IF_ERROR(WriteOut("\n"));
     if (stats_) PrintStats(answer);
@@ -108,8 +108,9 @@ class RunCommand : public Command {
     messages_.push_back({{"role", role}, {"content", content}});
   }
 
-  // Streams the answer to stdout unless the whole is wanted as JSON.
-  Result<Answer> Generate(const server::ApiRequest& api, const CommandContext& context) {
+  // Streams `lead` and the answer to stdout unless the whole is wanted as JSON.
+  Result<Answer> Generate(const server::ApiRequest& api, std::string_view lead,
+                          const CommandContext& context) {
     engine::Engine& engine = *running_.engine;
     QUIRE_ASSIGN_OR_RETURN(
         std::vector<sched::Request> requests,
@@ -126,6 +127,7 @@ class RunCommand : public Command {
       builder.Add(update);
     };
     QUIRE_ASSIGN_OR_RETURN(const RequestId id, engine.Submit(std::move(requests.front())));
+    if (!context.json) written = WriteOut(lead);
     while (!interrupted && written.ok() && engine.Step(sink)) {
     }
     QUIRE_RETURN_IF_ERROR(written);
@@ -161,7 +163,7 @@ class RunCommand : public Command {
       server::ApiRequest api = BaseRequest();
       api.endpoint = server::Endpoint::kChatCompletions;
       api.messages = messages_;
-      Result<Answer> answer = Generate(api, context);
+      Result<Answer> answer = Generate(api, "", context);
       if (!answer.ok()) {
         messages_.pop_back();
         QUIRE_RETURN_IF_ERROR(WriteOut(terminal.Out(Style::kRed, answer.error().message) + "\n"));
