@@ -1,5 +1,9 @@
 #include "kernels/kernel_table.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstdlib>
 
 #include "kernels/target.h"
@@ -7,14 +11,21 @@
 namespace quire::kernels {
 namespace {
 
+#ifdef QUIRE_HAVE_X86
+// clang 14's __builtin_cpu_supports does not know this feature: CPUID leaf 1, ECX bit 29.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & (1u << 29)) != 0;
+}
+#endif
+
 bool CpuSupports(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
       return true;
     case Isa::kAvx2:
 #ifdef QUIRE_HAVE_X86
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("f16c");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
 #else
       return false;
 #endif
