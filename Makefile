@@ -30,7 +30,7 @@ help:
 	@echo "make clean   remove build/"
 
 setup:
-	@tools/setup.sh build
+	@tools/setup.sh build $(if $(filter asan tsan,$(PRESET)),check)
 
 build: setup
 	@tools/build.sh $(PRESET) $(JOBS) $(CMAKE_FLAGS)

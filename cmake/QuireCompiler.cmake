@@ -25,6 +25,7 @@ if(QUIRE_CHECKS)
 endif()
 
 if(QUIRE_SANITIZE)
+  add_compile_definitions(QUIRE_SANITIZED=1)
   add_compile_options(-fsanitize=${QUIRE_SANITIZE} -fno-omit-frame-pointer
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${QUIRE_SANITIZE})

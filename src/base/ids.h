@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace quire {
 

@@ -78,7 +78,7 @@ class RunCommand : public Command {
       api.prompts.emplace_back(text);
     }
     if (text.empty()) return Error{ErrorKind::kUsage, "the prompt is empty", "PROMPT"};
-    const std::string_view lead = templated ? "" : text;
+    const std::string_view lead = templated ? std::string_view() : text;
     QUIRE_ASSIGN_OR_RETURN(const Answer answer, Generate(api, lead, context));
     if (context.json) return WriteJson(ToJson(answer));
     QUIRE_RETURN_IF_ERROR(WriteOut("\n"));

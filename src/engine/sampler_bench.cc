@@ -17,11 +17,7 @@ void Run(benchmark::State& state, const sched::SamplingParams& params, double sp
   for (float& l : logits) {
     l = static_cast<float>(spread * std::log(1e-9 + rng.NextUnit()) * -rng.NextUnit());
   }
-  const kernels::VectorKernels* fastest = kernels::VectorKernelsFor(kernels::Isa::kScalar);
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) fastest = kernels::VectorKernelsFor(kernels::Isa::kAvx2);
-#endif
-  Sampler sampler(*fastest, kVocab);
+  Sampler sampler(*kernels::DefaultKernels().vector, kVocab);
   int position = 0;
   for (auto _ : state) {
     SampleInput input{.logits = logits, .params = &params, .key = {1, 0, position++}};

@@ -60,7 +60,7 @@ std::vector<PackedMatrix> ColdMatrices(DType type, Shape shape) {
 }
 
 void BM_Matmul(benchmark::State& state, DType type, Shape shape, int64_t tokens, int threads) {
-  const KernelTable table = MatmulTestTables().back();
+  const KernelTable table = AvailableKernels().back();
   const std::vector<PackedMatrix> matrices = ColdMatrices(type, shape);
   const std::vector<float> x = RandomFloats(tokens * shape.cols, 2);
   std::vector<float> out(static_cast<size_t>(tokens * shape.rows));

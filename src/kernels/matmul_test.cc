@@ -75,7 +75,7 @@ TEST_P(MatmulTables, GiveTheScalarTwinsBits) {
     const std::vector<float> x = RandomFloats(p.tokens * p.cols, kSeed + 1);
     const MatrixView<const float> view(x.data(), p.tokens, p.cols);
     ExpectSameBits(Multiply(GetParam(), weights, view, 1),
-                   Multiply(MatmulTestTables().front(), weights, view, 1));
+                   Multiply(AvailableKernels().front(), weights, view, 1));
     if (HasFatalFailure()) return;
   }
 }
@@ -137,7 +137,7 @@ TEST_P(MatmulTables, ExtremeCodesNeitherSaturateNorOverflow) {
       for (size_t i = 2 * static_cast<size_t>(cols); i < x.size(); ++i) x[i] = i % 2 ? 1.0f : -1.0f;
       const MatrixView<const float> view(x.data(), 4, cols);
       ExpectSameBits(Multiply(GetParam(), weights, view, 1),
-                     Multiply(MatmulTestTables().front(), weights, view, 1));
+                     Multiply(AvailableKernels().front(), weights, view, 1));
     }
   }
 }
@@ -157,7 +157,7 @@ TEST_P(MatmulTables, ExtremeActivationsStayWithTheirToken) {
       for (int64_t k = 0; k < cols; k += 3) x[2 * cols + k] = extreme;
       const MatrixView<const float> view(x.data(), 6, cols);
       const std::vector<float> out = Multiply(GetParam(), weights, view, 1);
-      ExpectSameBits(out, Multiply(MatmulTestTables().front(), weights, view, 1));
+      ExpectSameBits(out, Multiply(AvailableKernels().front(), weights, view, 1));
       for (int t : {0, 1, 3, 4, 5}) {
         ExpectSameBits(std::span(out).subspan(t * 24, 24),
                        Multiply(GetParam(), weights, view.row_range(0, 1), 1));
@@ -225,7 +225,7 @@ TEST_P(MatmulTables, MatricesWithoutRowsOrTokensAreLeftAlone) {
   EXPECT_TRUE(Multiply(GetParam(), weights, {nullptr, 0, 64}, 2).empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, MatmulTables, ::testing::ValuesIn(MatmulTestTables()),
+INSTANTIATE_TEST_SUITE_P(Isa, MatmulTables, ::testing::ValuesIn(AvailableKernels()),
                          [](const auto& table) { return std::string(table.param.name); });
 
 }  // namespace

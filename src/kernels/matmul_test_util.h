@@ -85,17 +85,4 @@ inline std::vector<float> RandomFloats(int64_t count, uint64_t seed) {
   return values;
 }
 
-// The matmul tables that this machine can run, the scalar twin first.
-inline std::vector<KernelTable> MatmulTestTables() {
-  std::vector<KernelTable> tables;
-  tables.push_back({Isa::kScalar, "scalar", true, &kScalarMatmul, nullptr, nullptr});
-#ifdef QUIRE_HAVE_X86
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c")) {
-    tables.push_back({Isa::kAvx2, "avx2", true, &kAvx2Matmul, nullptr, nullptr});
-  }
-#endif
-  return tables;
-}
-
 }  // namespace quire::kernels

@@ -71,10 +71,7 @@ void RegisterAll(Isa isa) {
 }
 
 const bool kRegistered = [] {
-  RegisterAll(Isa::kScalar);
-#ifdef QUIRE_HAVE_X86
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) RegisterAll(Isa::kAvx2);
-#endif
+  for (const KernelTable& table : AvailableKernels()) RegisterAll(table.isa);
   return true;
 }();
 

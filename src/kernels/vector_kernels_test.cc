@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "kernels/half.h"
+#include "kernels/kernel_table.h"
 #include "kernels/target.h"
 
 namespace quire::kernels {
@@ -20,29 +21,6 @@ constexpr double kEps = 0x1.0p-24;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kGuard = 12345.0f;  // stands behind every row and must stay
-
-struct NamedTable {
-  std::string name;
-  const VectorKernels* kernels;
-};
-
-std::vector<NamedTable> Tables() {
-  std::vector<NamedTable> tables = {{"scalar", VectorKernelsFor(Isa::kScalar)}};
-#ifdef QUIRE_HAVE_X86
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c")) {
-    tables.push_back({"avx2", VectorKernelsFor(Isa::kAvx2)});
-  }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-    tables.push_back({"avx512", VectorKernelsFor(Isa::kAvx512)});
-  }
-#endif
-#ifdef QUIRE_HAVE_NEON
-  tables.push_back({"neon", VectorKernelsFor(Isa::kNeon)});
-#endif
-  return tables;
-}
 
 std::vector<int64_t> Lengths() {
   std::vector<int64_t> lengths;
@@ -142,11 +120,11 @@ std::vector<Matrix> RunEverything(const VectorKernels& k, int64_t cols, double s
 }
 
 TEST(VectorKernels, EverySetEqualsTheScalarTwinBitForBit) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (int64_t cols : Lengths()) {
       for (double scale : {1.0, 20.0, 1e-3}) {
-        std::vector<Matrix> expected = RunEverything(*Tables()[0].kernels, cols, scale);
-        std::vector<Matrix> got = RunEverything(*table.kernels, cols, scale);
+        std::vector<Matrix> expected = RunEverything(*AvailableKernels()[0].vector, cols, scale);
+        std::vector<Matrix> got = RunEverything(*table.vector, cols, scale);
         for (size_t i = 0; i < expected.size(); ++i) {
           ASSERT_TRUE(SameBits(got[i], expected[i])) << table.name << ", kernel " << i;
           ASSERT_TRUE(got[i].GuardsHold()) << table.name << ", kernel " << i;
@@ -158,12 +136,12 @@ TEST(VectorKernels, EverySetEqualsTheScalarTwinBitForBit) {
 
 // All terms of the sum are positive: its relative error is at most the longest chain of roundings.
 TEST(VectorKernels, RmsNormIsWithinItsSummationBound) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (int64_t cols : Lengths()) {
       Matrix x = Matrix::Random(2, cols, 3.0, 5);
       Matrix w = Matrix::Random(1, cols, 1.0, 6);
       Matrix out(2, cols);
-      table.kernels->rms_norm(x.view(), &w(0, 0), 1e-5f, out.view());
+      table.vector->rms_norm(x.view(), &w(0, 0), 1e-5f, out.view());
       double bound = (0.5 * (static_cast<double>(cols) / 32 + 1 + 5 + 2) + 5) * kEps;
       for (int64_t r = 0; r < 2; ++r) {
         double sum = 0;
@@ -179,31 +157,31 @@ TEST(VectorKernels, RmsNormIsWithinItsSummationBound) {
 }
 
 TEST(VectorKernels, RmsNormOfHeadsIsRmsNormOfEachHead) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (int64_t head_dim : {8, 64, 80, 128}) {
       Matrix x = Matrix::Random(3, 5 * head_dim, 2.0, 7);
       Matrix w = Matrix::Random(1, head_dim, 1.0, 8);
       Matrix expected(3, 5 * head_dim);
       for (int64_t h = 0; h < 5; ++h) {
-        table.kernels->rms_norm(x.view().col_range(h * head_dim, head_dim), &w(0, 0), 1e-6f,
-                                expected.view().col_range(h * head_dim, head_dim));
+        table.vector->rms_norm(x.view().col_range(h * head_dim, head_dim), &w(0, 0), 1e-6f,
+                               expected.view().col_range(h * head_dim, head_dim));
       }
-      table.kernels->rms_norm_heads(x.view(), &w(0, 0), head_dim, 1e-6f);
+      table.vector->rms_norm_heads(x.view(), &w(0, 0), head_dim, 1e-6f);
       EXPECT_TRUE(SameBits(x, expected)) << table.name;
     }
   }
 }
 
 TEST(VectorKernels, RowsDoNotDependOnTheirNumber) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     Matrix many = Matrix::Random(17, 77, 4.0, 9);
     Matrix w = Matrix::Random(1, 77, 1.0, 10);
     Matrix whole(17, 77);
     Matrix alone(17, 77);
-    table.kernels->rms_norm(many.view(), &w(0, 0), 1e-5f, whole.view());
+    table.vector->rms_norm(many.view(), &w(0, 0), 1e-5f, whole.view());
     for (int64_t r = 0; r < 17; ++r) {
-      table.kernels->rms_norm(many.view().row_range(r, 1), &w(0, 0), 1e-5f,
-                              alone.view().row_range(r, 1));
+      table.vector->rms_norm(many.view().row_range(r, 1), &w(0, 0), 1e-5f,
+                             alone.view().row_range(r, 1));
     }
     EXPECT_TRUE(SameBits(whole, alone)) << table.name;
   }
@@ -215,7 +193,7 @@ struct RopeCase {
   int64_t dims;
 };
 
-void CheckRope(const NamedTable& table, const RopeCase& c) {
+void CheckRope(const KernelTable& table, const RopeCase& c) {
   Matrix x = Matrix::Random(4, c.heads * c.head_dim, 2.0, 11);
   Matrix cos(4, c.dims / 2);
   Matrix sin(4, c.dims / 2);
@@ -230,7 +208,7 @@ void CheckRope(const NamedTable& table, const RopeCase& c) {
   for (bool halves : {true, false}) {
     Matrix out = x;
     RopeRows rows{cos.view(), sin.view(), c.head_dim};
-    (halves ? table.kernels->rope_halves : table.kernels->rope_adjacent)(out.view(), rows);
+    (halves ? table.vector->rope_halves : table.vector->rope_adjacent)(out.view(), rows);
     ASSERT_TRUE(out.GuardsHold());
     for (int64_t r = 0; r < 4; ++r) {
       for (int64_t h = 0; h < c.heads; ++h) {
@@ -255,20 +233,20 @@ void CheckRope(const NamedTable& table, const RopeCase& c) {
 TEST(VectorKernels, RopeRotatesEachPairAndLeavesTheRest) {
   const RopeCase kCases[] = {{1, 2, 2},    {3, 64, 64},  {2, 80, 80},   {5, 96, 72},
                              {4, 128, 64}, {7, 112, 54}, {2, 256, 256}, {3, 20, 18}};
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (const RopeCase& c : kCases) CheckRope(table, c);
   }
 }
 
 TEST(VectorKernels, SiluAndGeluAreWithinTheirBounds) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (double scale : {0.01, 1.0, 12.0, 80.0}) {
       Matrix gate = Matrix::Random(4, 1003, scale, 12);
       Matrix up = Matrix::Random(4, 1003, 2.0, 13);
       Matrix silu(4, 1003);
       Matrix gelu(4, 1003);
-      table.kernels->silu_mul(gate.view(), up.view(), silu.view());
-      table.kernels->gelu_tanh_mul(gate.view(), up.view(), gelu.view());
+      table.vector->silu_mul(gate.view(), up.view(), silu.view());
+      table.vector->gelu_tanh_mul(gate.view(), up.view(), gelu.view());
       for (int64_t r = 0; r < 4; ++r) {
         for (int64_t c = 0; c < 1003; ++c) {
           double g = gate(r, c), u = up(r, c);
@@ -286,13 +264,13 @@ TEST(VectorKernels, SiluAndGeluAreWithinTheirBounds) {
 }
 
 TEST(VectorKernels, SiluOfLargeGatesIsTheGateOrZero) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     Matrix gate(1, 4);
     Matrix up(1, 4);
     gate(0, 0) = 1e30f, gate(0, 1) = -1e30f, gate(0, 2) = kInf, gate(0, 3) = -kInf;
     for (int64_t i = 0; i < 4; ++i) up(0, i) = 1.0f;
     Matrix out(1, 4);
-    table.kernels->silu_mul(gate.view(), up.view(), out.view());
+    table.vector->silu_mul(gate.view(), up.view(), out.view());
     EXPECT_EQ(out(0, 0), 1e30f);
     EXPECT_EQ(out(0, 1), 0.0f);
     EXPECT_EQ(out(0, 2), kInf);
@@ -301,15 +279,15 @@ TEST(VectorKernels, SiluOfLargeGatesIsTheGateOrZero) {
 }
 
 TEST(VectorKernels, ExpAndTanhAreWithinTheirStatedErrors) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (double scale : {0.3, 3.0, 86.0}) {
       Matrix x = Matrix::Random(20, 1003, scale, 14);
       Matrix e = x;
       Matrix t = x;
       Matrix capped = x;
-      table.kernels->exp(e.view());
-      table.kernels->tanh(t.view());
-      table.kernels->softcap(capped.view(), 30.0f);
+      table.vector->exp(e.view());
+      table.vector->tanh(t.view());
+      table.vector->softcap(capped.view(), 30.0f);
       for (int64_t r = 0; r < 20; ++r) {
         for (int64_t c = 0; c < 1003; ++c) {
           double v = x(r, c);
@@ -325,11 +303,11 @@ TEST(VectorKernels, ExpAndTanhAreWithinTheirStatedErrors) {
 }
 
 TEST(VectorKernels, ExpFadesThroughDenormalsAndOverflowsToInfinity) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     Matrix x(1, 8);
     const float in[] = {0.0f, -0.0f, -kInf, kInf, 88.8f, -104.5f, kNan, 88.7f};
     for (int64_t i = 0; i < 8; ++i) x(0, i) = in[i];
-    table.kernels->exp(x.view());
+    table.vector->exp(x.view());
     EXPECT_EQ(x(0, 0), 1.0f);
     EXPECT_EQ(x(0, 1), 1.0f);
     EXPECT_EQ(x(0, 2), 0.0f);
@@ -341,7 +319,7 @@ TEST(VectorKernels, ExpFadesThroughDenormalsAndOverflowsToInfinity) {
     Matrix small(1, 160);
     for (int64_t i = 0; i < 160; ++i) small(0, i) = -87.0f - 0.1f * static_cast<float>(i);
     Matrix e = small;
-    table.kernels->exp(e.view());
+    table.vector->exp(e.view());
     for (int64_t i = 0; i < 160; ++i) {
       double exact = std::exp(static_cast<double>(small(0, i)));
       EXPECT_NEAR(e(0, i), exact, 2 * kEps * exact + 0x1.0p-149) << table.name << small(0, i);
@@ -350,12 +328,12 @@ TEST(VectorKernels, ExpFadesThroughDenormalsAndOverflowsToInfinity) {
 }
 
 TEST(VectorKernels, SoftmaxMatchesTheDoubleReference) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (int64_t cols : Lengths()) {
       for (double scale : {1.0, 40.0}) {
         Matrix x = Matrix::Random(2, cols, scale, 15);
         Matrix p = x;
-        table.kernels->softmax(p.view());
+        table.vector->softmax(p.view());
         for (int64_t r = 0; r < 2; ++r) {
           double max = -1e300, sum = 0;
           for (int64_t c = 0; c < cols; ++c) max = std::max<double>(max, x(r, c));
@@ -373,7 +351,7 @@ TEST(VectorKernels, SoftmaxMatchesTheDoubleReference) {
 }
 
 TEST(VectorKernels, SoftmaxOfMaskedRowsIsDefined) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     Matrix x(4, 41);
     for (int64_t c = 0; c < 41; ++c) {
       x(0, c) = c == 37 ? -5.0f : -kInf;
@@ -381,7 +359,7 @@ TEST(VectorKernels, SoftmaxOfMaskedRowsIsDefined) {
       x(2, c) = c == 3 ? kNan : 1.0f;
       x(3, c) = 1.0f;
     }
-    table.kernels->softmax(x.view());
+    table.vector->softmax(x.view());
     for (int64_t c = 0; c < 41; ++c) {
       EXPECT_EQ(x(0, c), c == 37 ? 1.0f : 0.0f);
       EXPECT_TRUE(std::isnan(x(1, c)));
@@ -392,7 +370,7 @@ TEST(VectorKernels, SoftmaxOfMaskedRowsIsDefined) {
 }
 
 TEST(VectorKernels, RowMaxFindsTheLowestIndexOfTheGreatest) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     for (int64_t n : Lengths()) {
       for (uint64_t seed = 0; seed < 20; ++seed) {
         base::CounterRng rng(seed, 16, static_cast<uint64_t>(n));
@@ -400,32 +378,32 @@ TEST(VectorKernels, RowMaxFindsTheLowestIndexOfTheGreatest) {
         // Few distinct values: ties are common.
         for (float& v : x) v = static_cast<float>(rng.NextBelow(5)) - 7.0f;
         auto expected = std::max_element(x.begin(), x.end());
-        RowMax found = table.kernels->row_max(x.data(), n);
+        RowMax found = table.vector->row_max(x.data(), n);
         ASSERT_EQ(found.index, expected - x.begin()) << table.name << " length " << n;
         ASSERT_EQ(found.value, *expected);
         ASSERT_FALSE(found.has_nan);
         size_t at = rng.NextBelow(static_cast<uint64_t>(n));
         x[at] = kNan;
-        ASSERT_TRUE(table.kernels->row_max(x.data(), n).has_nan) << table.name << " " << at;
+        ASSERT_TRUE(table.vector->row_max(x.data(), n).has_nan) << table.name << " " << at;
       }
     }
   }
 }
 
 TEST(VectorKernels, RowMaxHandlesInfinitiesAndNans) {
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     std::vector<float> x(37, -kInf);
-    EXPECT_EQ(table.kernels->row_max(x.data(), 37).index, 0);
-    EXPECT_EQ(table.kernels->row_max(x.data(), 37).value, -kInf);
+    EXPECT_EQ(table.vector->row_max(x.data(), 37).index, 0);
+    EXPECT_EQ(table.vector->row_max(x.data(), 37).value, -kInf);
     x[33] = -3e38f;
-    EXPECT_EQ(table.kernels->row_max(x.data(), 37).index, 33);
+    EXPECT_EQ(table.vector->row_max(x.data(), 37).index, 33);
     x[5] = kNan;
     x[36] = kInf;
-    RowMax found = table.kernels->row_max(x.data(), 37);
+    RowMax found = table.vector->row_max(x.data(), 37);
     EXPECT_EQ(found.index, 36);
     EXPECT_TRUE(found.has_nan);
     std::vector<float> nothing(11, kNan);
-    found = table.kernels->row_max(nothing.data(), 11);
+    found = table.vector->row_max(nothing.data(), 11);
     EXPECT_EQ(found.value, -kInf);
     EXPECT_TRUE(found.has_nan);
   }
@@ -471,20 +449,20 @@ TEST(Half, RowsOfEverySetEqualSingleValues) {
   }
   std::vector<uint16_t> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
-  for (const NamedTable& table : Tables()) {
+  for (const KernelTable& table : AvailableKernels()) {
     std::vector<uint16_t> half(x.size());
-    table.kernels->f32_to_f16({x.data(), 1, n}, {half.data(), 1, n});
+    table.vector->f32_to_f16({x.data(), 1, n}, {half.data(), 1, n});
     for (size_t i = 0; i < x.size(); ++i)
       ASSERT_EQ(half[i], F16FromF32(x[i])) << table.name << x[i];
-    table.kernels->f32_to_bf16({x.data(), 1, n}, {half.data(), 1, n});
+    table.vector->f32_to_bf16({x.data(), 1, n}, {half.data(), 1, n});
     for (size_t i = 0; i < x.size(); ++i) {
       ASSERT_EQ(half[i], Bf16FromF32(x[i])) << table.name << x[i];
     }
     std::vector<float> wide(all.size());
     auto bits = [](float v) { return std::bit_cast<uint32_t>(v); };
-    table.kernels->f16_to_f32({all.data(), 256, 256}, {wide.data(), 256, 256});
+    table.vector->f16_to_f32({all.data(), 256, 256}, {wide.data(), 256, 256});
     for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(bits(wide[i]), bits(F32FromF16(all[i])));
-    table.kernels->bf16_to_f32({all.data(), 64, 1024}, {wide.data(), 64, 1024});
+    table.vector->bf16_to_f32({all.data(), 64, 1024}, {wide.data(), 64, 1024});
     for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(bits(wide[i]), bits(F32FromBf16(all[i])));
   }
 }

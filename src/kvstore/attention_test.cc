@@ -6,6 +6,7 @@
 
 #include "kernels/attention_math.h"
 #include "kvstore/attention_harness.h"
+#include "testing/sanitized.h"
 
 namespace quire::kvstore {
 namespace {
@@ -19,13 +20,8 @@ using testing::Stream;
 using testing::TableFor;
 
 std::vector<Isa> TestedIsas() {
-  std::vector<Isa> isas = {Isa::kScalar};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c") && kernels::AttentionKernelsFor(Isa::kAvx2) != nullptr) {
-    isas.push_back(Isa::kAvx2);
-  }
-#endif
+  std::vector<Isa> isas;
+  for (const kernels::KernelTable& table : kernels::AvailableKernels()) isas.push_back(table.isa);
   return isas;
 }
 
@@ -35,11 +31,7 @@ kernels::KernelTable FastTable() {
 
 // Plain loops and sanitizers are slow: fewer rounds of the same.
 int FuzzRounds() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr int kRounds = 6;
-#else
-  constexpr int kRounds = 40;
-#endif
+  constexpr int kRounds = quire::testing::kSanitized ? 6 : 40;
   return TestedIsas().size() == 1 ? 2 : kRounds;
 }
 

@@ -12,8 +12,9 @@
 #include "model/random_model.h"
 #include "model/test_files.h"
 #include "model/weights.h"
+#include "testing/sanitized.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef QUIRE_SANITIZED
 // The shadow memory needs the whole address space: here the allocator itself refuses.
 extern "C" const char* __asan_default_options() {
   return "max_allocation_size_mb=256";
@@ -23,12 +24,6 @@ extern "C" const char* __asan_default_options() {
 namespace quire::model {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kLimitAddressSpace = false;
-#else
-constexpr bool kLimitAddressSpace = true;
-#endif
-
 constexpr int kMutations = 1000;
 constexpr uint64_t kSeed = 20240611;
 
@@ -36,7 +31,7 @@ constexpr uint64_t kSeed = 20240611;
 class AddressSpaceLimit {
  public:
   AddressSpaceLimit() {
-    if (!kLimitAddressSpace) return;
+    if (quire::testing::kSanitized) return;
     ::getrlimit(RLIMIT_AS, &before_);
     long pages = 0;
     std::FILE* statm = std::fopen("/proc/self/statm", "r");
@@ -48,7 +43,7 @@ class AddressSpaceLimit {
     ::setrlimit(RLIMIT_AS, &limit);
   }
   ~AddressSpaceLimit() {
-    if (kLimitAddressSpace) ::setrlimit(RLIMIT_AS, &before_);
+    if (!quire::testing::kSanitized) ::setrlimit(RLIMIT_AS, &before_);
   }
   AddressSpaceLimit(const AddressSpaceLimit&) = delete;
   AddressSpaceLimit& operator=(const AddressSpaceLimit&) = delete;

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "testing/sanitized.h"
+
 namespace quire::testing {
 
 // $QUIRE_TEST_SEED, else `seed`; printed so that a failure can be repeated.
@@ -20,9 +22,8 @@ inline int64_t TestRuns(int64_t release) {
   if (const char* text = std::getenv("QUIRE_TEST_RUNS")) {
     return std::strtoll(text, nullptr, 10);
   }
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return release / 20;
-#elif defined(QUIRE_CHECKS)
+  if (kSanitized) return release / 20;
+#ifdef QUIRE_CHECKS
   return release / 5;
 #else
   return release;

@@ -1,5 +1,7 @@
 #include "text/jinja_objects.h"
 
+#include <utility>
+
 #include "text/jinja_text.h"
 
 namespace quire::text::jinja {
@@ -44,10 +46,11 @@ LoopObject::LoopObject(Interpreter& interpreter, const Statement& loop, const Va
   Charge(512);
 }
 
-LoopObject::~LoopObject() {
-  std::vector<Value> values = std::move(ahead_);
+void LoopObject::Clear() {
+  std::vector<Value> values = std::exchange(ahead_, {});
   for (std::optional<Value>* value : {&peeked_, &previous_, &current_, &changed_}) {
     if (*value) values.push_back(std::move(**value));
+    value->reset();
   }
   ReleaseFlat(std::move(values));
 }

@@ -71,7 +71,8 @@ class LoopObject : public CallableObject, public std::enable_shared_from_this<Lo
  public:
   LoopObject(Interpreter& interpreter, const Statement& loop, const Value& iterable, ScopePtr scope,
              int depth);
-  ~LoopObject() override;
+  ~LoopObject() override { LoopObject::Clear(); }
+  void Clear() override;
 
   // The next item of the loop, nullopt at its end.
   std::optional<Value> Advance(Interpreter& interpreter);
