@@ -37,10 +37,13 @@ namespace quire::base {
 #define QUIRE_CHECK_GT(a, b) QUIRE_CHECK_OP_(a, >, b)
 #define QUIRE_CHECK_GE(a, b) QUIRE_CHECK_OP_(a, >=, b)
 
-// On in the presets `dev` and `asan`: checks too dear for the hot path of a release build.
+// On in the presets `dev` and `asan`: checks too dear for the hot path of a release build. Where
+// one is more than a condition: if constexpr (QUIRE_DEAR_CHECKS).
 #ifdef QUIRE_CHECKS
 #define QUIRE_DCHECK(condition) QUIRE_CHECK(condition)
+#define QUIRE_DEAR_CHECKS 1
 #else
+#define QUIRE_DEAR_CHECKS 0
 #define QUIRE_DCHECK(condition) \
   do {                          \
   } while (false && (condition))

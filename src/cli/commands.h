@@ -16,6 +16,7 @@ std::unique_ptr<Command> MakeDetokenizeCommand();
 std::unique_ptr<Command> MakeTemplateCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeMakeModelCommand();
+std::unique_ptr<Command> MakeSimCommand();
 std::unique_ptr<Command> MakeInfoCommand();
 
 // In the order in which help shows them.

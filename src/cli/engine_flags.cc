@@ -17,6 +17,10 @@ Result<kernels::KvCodec> ParseKvCodec(const std::string& name) {
 void EngineFlags::DeclareCompute(base::FlagSet& flags) {
   flags.Group("Computing");
   flags.Add("threads", &threads_, "Threads to compute with; 0: one per core.").Range(0, 1024);
+  DeclareKvFormat(flags);
+}
+
+void EngineFlags::DeclareKvFormat(base::FlagSet& flags) {
   flags.Group("KV cache");
   flags.Add("kv-cache-dtype", &kv_cache_dtype_, "How keys and values are stored; auto is f16.")
       .OneOf({"auto", "f32", "f16", "bf16"});

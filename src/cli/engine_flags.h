@@ -27,8 +27,9 @@ struct RunningModel {
 class EngineFlags {
  public:
   void DeclareModel(base::FlagSet& flags) { model_.Declare(flags); }
-  // Threads and the KV cache's format.
+  // Threads and the KV cache's format, and the latter alone.
   void DeclareCompute(base::FlagSet& flags);
+  void DeclareKvFormat(base::FlagSet& flags);
   // Memory, lengths, batching.
   void DeclareServing(base::FlagSet& flags);
 
@@ -40,10 +41,9 @@ class EngineFlags {
   bool model_named() const { return model_.named(); }
   Result<kvstore::KvFormat> kv_format() const;
   uint64_t seed() const { return seed_; }
-
- private:
   Result<engine::EngineOptions> Options() const;
 
+ private:
   ModelFlag model_;
   int threads_ = 0;
   std::string kv_cache_dtype_ = "auto";

@@ -49,10 +49,9 @@ object DescribeConfig(const ModelConfig& config) {
 Result<object> DescribeKv(const ModelConfig& config) {
   object out;
   for (kernels::KvCodec codec : kernels::kAllKvCodecs) {
-    kvstore::KvGeometry geometry{config.kv_heads, config.head_dim, config.sliding_windows};
-    geometry.sliding_windows.resize(static_cast<size_t>(config.layers), 0);
-    QUIRE_ASSIGN_OR_RETURN(kvstore::KvLayout layout,
-                           kvstore::KvLayout::Create(geometry, {codec, codec, kDefaultBlockSize}));
+    QUIRE_ASSIGN_OR_RETURN(
+        kvstore::KvLayout layout,
+        kvstore::KvLayout::Create(model::KvGeometryOf(config), {codec, codec, kDefaultBlockSize}));
     out[kernels::Name(codec)] = layout.bytes_per_token();
   }
   return out;

@@ -54,7 +54,7 @@ class MakeModelCommand : public Command {
   Status Run(const CommandContext& context) override {
     model::RandomModelOptions options;
     QUIRE_ASSIGN_OR_RETURN(options.sizes, Sizes());
-    options.type = TypeOf(type_);
+    options.type = *DTypeNamed(type_);  // OneOf admits known types only
     options.seed = seed_;
     std::error_code error;
     if (!force_ && std::filesystem::exists(output_, error)) {
@@ -80,13 +80,6 @@ class MakeModelCommand : public Command {
   }
 
  private:
-  static DType TypeOf(std::string_view name) {
-    for (int i = 0; i < kDTypeCount; ++i) {
-      if (kDTypeTraits[i].name == name) return static_cast<DType>(i);
-    }
-    base::CheckFailed(__FILE__, __LINE__, "OneOf admits known types only");
-  }
-
   Result<ShapeSizes> Sizes() const {
     ShapeSizes sizes;
     if (!shape_.empty()) {

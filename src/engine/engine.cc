@@ -21,14 +21,6 @@ model::StepLimits LimitsOf(const sched::SchedulerOptions& options) {
           .max_positions = options.max_model_len};
 }
 
-// A limit nobody asked for is what the memory can hold, up to what the model was made for.
-int DefaultMaxModelLen(const sched::SchedulerOptions& scheduler, const kv::KvCacheOptions& cache,
-                       int context_length) {
-  kv::KvCacheOptions probe = cache;
-  probe.max_lease_tokens = context_length;
-  return kv::KvCache::MaxSequenceTokens(probe, scheduler.max_num_batched_tokens);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
@@ -36,38 +28,15 @@ Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
                                                base::ThreadTeam& team) {
   QUIRE_ASSIGN_OR_RETURN(
       const kvstore::KvLayout layout,
-      kvstore::KvLayout::Create(KvGeometryOf(model.config()), options.kv_format));
+      kvstore::KvLayout::Create(model::KvGeometryOf(model.config()), options.kv_format));
   const size_t memory = options.kv_cache_memory.value_or(
       DefaultKvCacheMemory(layout, options, model.config().context_length));
   QUIRE_ASSIGN_OR_RETURN(kvstore::KvStore store, kvstore::KvStore::Create(layout, memory));
 
-  kv::KvCacheOptions cache;
-  cache.frames = store.frames_total();
-  cache.block_tokens = layout.block_size();
-  cache.groups.clear();
-  for (const kvstore::LayerGroup& group : layout.groups()) {
-    cache.groups.push_back({group.window == 0 ? std::nullopt : std::optional(group.window)});
-  }
-  cache.prefix_caching =
-      options.enable_prefix_caching ? kv::PrefixCaching::kOn : kv::PrefixCaching::kOff;
-  cache.frame_bytes = static_cast<int64_t>(layout.frame_bytes());
-  cache.hash_key = options.seed;
-
-  sched::SchedulerOptions scheduler;
-  scheduler.max_num_seqs = options.max_num_seqs;
-  scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
-  scheduler.eos_ids = model.config().eos_ids;
-  if (options.max_model_len && *options.max_model_len > model.config().context_length) {
-    return Error{ErrorKind::kUsage,
-                 fmt::format("--max-model-len is {} tokens, but the model was made for at most {}",
-                             *options.max_model_len, model.config().context_length),
-                 "max-model-len"};
-  }
-  scheduler.max_model_len = options.max_model_len.value_or(
-      DefaultMaxModelLen(scheduler, cache, model.config().context_length));
-  QUIRE_RETURN_IF_ERROR(sched::Scheduler::Validate(scheduler, cache));
+  QUIRE_ASSIGN_OR_RETURN(const ControlPlane control,
+                         ControlPlaneFor(options, model.config(), layout, store.frames_total()));
   return std::make_unique<Engine>(
-      Parts{model, team, std::move(store), scheduler, cache, options.seed});
+      Parts{model, team, std::move(store), control.scheduler, control.cache, options.seed});
 }
 
 Engine::Engine(Parts parts)
@@ -95,7 +64,7 @@ Result<RequestId> Engine::Submit(sched::Request request) {
   QUIRE_ASSIGN_OR_RETURN(text::StopStrings stop_strings,
                          text::StopStrings::Create(request.sampling.stop));
   // best_of ranks by log probability, whether or not the client wants to see it.
-  if (request.sequences() > request.n && request.sampling.logprobs < 0) {
+  if (request.sequences() > request.n && !request.sampling.logprobs) {
     request.sampling.logprobs = 0;
   }
   QUIRE_ASSIGN_OR_RETURN(const RequestId id, scheduler_.Submit(std::move(request)));
@@ -120,6 +89,7 @@ bool Engine::Step(const UpdateSink& sink) {
   Sample(plan);
   stats_.sample_s += watch.Lap();
   scheduler_.Commit(outputs_);
+  if constexpr (QUIRE_DEAR_CHECKS) scheduler_.CheckInvariants();
   Emit(sink);
   stats_.emit_s += watch.Lap();
   ++stats_.steps;
@@ -160,7 +130,7 @@ void Engine::PrepareDraws(const sched::StepPlan& plan) {
     const sched::ScheduledSequence& run = plan.sequences[rows[row].run];
     const sched::Sequence& computed = scheduler_.sequence(run.sequence);
     const sched::Request& request = scheduler_.request(computed.request).request;
-    if (request.sampling.prompt_logprobs >= 0 && rows[row].position + 1 < computed.prompt_tokens) {
+    if (request.sampling.prompt_logprobs && rows[row].position + 1 < computed.prompt_tokens) {
       draws_.push_back({.logit_row = static_cast<int>(row),
                         .kind = DrawKind::kPromptLogprob,
                         .sequence = run.sequence,
@@ -184,7 +154,7 @@ void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
   switch (draw.kind) {
     case DrawKind::kPromptLogprob:
       draw.result =
-          sampler.Score(row, sequence.tokens[draw.position], request.sampling.prompt_logprobs);
+          sampler.Score(row, sequence.tokens[draw.position], *request.sampling.prompt_logprobs);
       return;
     case DrawKind::kBeam: {
       // Twice the width, so that `width` beams remain even if as many candidates end the text.

@@ -61,6 +61,8 @@ class Engine {
 
   // Ends a request; no update follows. Its frames are free at once, or when the running step ends.
   void Cancel(RequestId request);
+  // Gives all KV memory of running sequences back; they resume. An answer never shows it.
+  void PreemptAll() { scheduler_.PreemptAll(); }
 
   // Computes one step and reports what came of it. False: there was nothing to do.
   bool Step(const UpdateSink& sink);

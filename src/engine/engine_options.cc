@@ -8,10 +8,6 @@
 
 namespace quire::engine {
 
-kvstore::KvGeometry KvGeometryOf(const model::ModelConfig& config) {
-  return {config.kv_heads, config.head_dim, config.sliding_windows};
-}
-
 size_t DefaultKvCacheMemory(const kvstore::KvLayout& layout, const EngineOptions& options,
                             int context_length) {
   const int64_t frames_wanted =
@@ -23,6 +19,32 @@ size_t DefaultKvCacheMemory(const kvstore::KvLayout& layout, const EngineOptions
   const int64_t frames =
       std::max<int64_t>(std::min(frames_wanted, frames_possible), layout.group_count());
   return static_cast<size_t>(frames) * layout.frame_bytes();
+}
+
+Result<ControlPlane> ControlPlaneFor(const EngineOptions& options, const model::ModelConfig& config,
+                                     const kvstore::KvLayout& layout, int frames) {
+  ControlPlane control;
+  control.cache = layout.CacheOptions(frames);
+  control.cache.prefix_caching =
+      options.enable_prefix_caching ? kv::PrefixCaching::kOn : kv::PrefixCaching::kOff;
+  control.cache.hash_key = options.seed;
+
+  control.scheduler.max_num_seqs = options.max_num_seqs;
+  control.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
+  control.scheduler.eos_ids = config.eos_ids;
+  if (options.max_model_len && *options.max_model_len > config.context_length) {
+    return Error{ErrorKind::kUsage,
+                 fmt::format("--max-model-len is {} tokens, but the model was made for at most {}",
+                             *options.max_model_len, config.context_length),
+                 "max-model-len"};
+  }
+  // A limit nobody asked for is what the memory can hold, up to what the model was made for.
+  kv::KvCacheOptions probe = control.cache;
+  probe.max_lease_tokens = config.context_length;
+  control.scheduler.max_model_len = options.max_model_len.value_or(
+      kv::KvCache::MaxSequenceTokens(probe, options.max_num_batched_tokens));
+  QUIRE_RETURN_IF_ERROR(sched::Scheduler::Validate(control.scheduler, control.cache));
+  return control;
 }
 
 int ThreadCount(const EngineOptions& options) {

@@ -7,6 +7,7 @@
 
 #include "kvstore/kv_layout.h"
 #include "model/model_config.h"
+#include "sched/scheduler.h"
 
 namespace quire::engine {
 
@@ -21,13 +22,19 @@ struct EngineOptions {
   uint64_t seed = 0;  // for requests that bring none
 };
 
-// The geometry that a model's layers ask of the KV cache.
-kvstore::KvGeometry KvGeometryOf(const model::ModelConfig& config);
-
 // The KV memory that serves `max_num_seqs` sequences of the model's full context, but at most a
 // quarter of the machine's available memory (and always enough for one block per layer group).
 size_t DefaultKvCacheMemory(const kvstore::KvLayout& layout, const EngineOptions& options,
                             int context_length);
+
+// How an engine with these options schedules and keeps its `frames` frames of KV memory; `layout`
+// is of the model's geometry. kUsage, with sizes, where the combination cannot work.
+struct ControlPlane {
+  sched::SchedulerOptions scheduler;
+  kv::KvCacheOptions cache;
+};
+Result<ControlPlane> ControlPlaneFor(const EngineOptions& options, const model::ModelConfig& config,
+                                     const kvstore::KvLayout& layout, int frames);
 
 // Threads to compute with: options.threads, else the cores this process may use.
 int ThreadCount(const EngineOptions& options);

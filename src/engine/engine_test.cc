@@ -135,8 +135,8 @@ TEST_P(EngineTest, PreemptedEqualsUndisturbed) {
   EngineOptions tight;
   tight.max_model_len = 128;
   tight.kv_format.block_size = 16;
-  const auto layout =
-      kvstore::KvLayout::Create(KvGeometryOf(model_->config()), {GetParam(), GetParam(), 16});
+  const auto layout = kvstore::KvLayout::Create(model::KvGeometryOf(model_->config()),
+                                                {GetParam(), GetParam(), 16});
   tight.kv_cache_memory = 10 * layout->frame_bytes();
   auto engine = Make(tight);
   const auto squeezed = Generate(*engine, requests);
@@ -145,6 +145,50 @@ TEST_P(EngineTest, PreemptedEqualsUndisturbed) {
   for (size_t i = 0; i < requests.size(); ++i) {
     ExpectSame(squeezed[i].choices[0], roomy[i].choices[0]);
   }
+}
+
+// Everybody loses everything before every step, and still says the same.
+TEST_P(EngineTest, PreemptedAtEveryStepEqualsUndisturbed) {
+  std::vector<Request> requests;
+  for (int i = 0; i < 5; ++i) requests.push_back(MakeRequest(RandomTokens(9 + 21 * i, i), 40, i));
+  requests[2].n = 3;
+  const auto undisturbed = Generate(*Make(), requests);
+  for (const bool caching : {true, false}) {
+    EngineOptions options;
+    options.enable_prefix_caching = caching;
+    options.kv_format.block_size = 16;
+    auto engine = Make(options);
+    const auto preempted = Generate(*engine, requests, [&] { engine->PreemptAll(); });
+    const sched::SchedulerStats stats = engine->scheduler().stats();
+    EXPECT_GE(stats.preemptions, stats.steps - 1);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      for (size_t c = 0; c < undisturbed[i].choices.size(); ++c) {
+        ExpectSame(preempted[i].choices[c], undisturbed[i].choices[c]);
+      }
+    }
+    // What is computed again must not pass for prompt tokens found in the cache.
+    EXPECT_EQ(stats.prompt_tokens_hit, 0);
+    EXPECT_GT(stats.recomputed_tokens, 0);
+  }
+}
+
+TEST_P(EngineTest, ACommonPrefixIsComputedAndHeldOnce) {
+  const std::vector<TokenId> prefix = RandomTokens(512, 99);
+  std::vector<Request> requests;
+  for (int i = 0; i < 24; ++i) {
+    std::vector<TokenId> prompt = prefix;
+    for (const TokenId token : RandomTokens(32, 200 + i)) prompt.push_back(token);
+    requests.push_back(MakeRequest(std::move(prompt), 8, i));
+  }
+  auto engine = Make();
+  int leased_max = 0;
+  Generate(*engine, requests, [&] {
+    leased_max = std::max(leased_max, engine->scheduler().cache().stats().frames_leased);
+  });
+  const sched::SchedulerStats stats = engine->scheduler().stats();
+  EXPECT_EQ(stats.prefill_tokens, 512 + 24 * 32);
+  EXPECT_EQ(stats.prompt_tokens_hit, 23 * 512);
+  EXPECT_LE(leased_max, 512 / 32 + 24 * 2);
 }
 
 TEST_P(EngineTest, PenaltiesAndFiltersDoNotDependOnTheBatch) {

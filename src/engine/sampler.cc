@@ -213,8 +213,8 @@ Result<SampledToken> Sampler::Sample(const SampleInput& input) {
   SampledToken sampled;
   sampled.token = distribution.candidates.size() == 1 ? distribution.candidates[0].token
                                                       : Draw(distribution, input.key);
-  if (input.params->logprobs >= 0) {
-    QUIRE_RETURN_IF_ERROR(AddLogprobs(input.logits, input.params->logprobs, sampled));
+  if (input.params->logprobs) {
+    QUIRE_RETURN_IF_ERROR(AddLogprobs(input.logits, *input.params->logprobs, sampled));
   }
   return sampled;
 }

@@ -58,7 +58,7 @@ struct SampleInput {
 
 struct SampledToken {
   TokenId token = 0;
-  std::optional<float> logprob;          // if params->logprobs >= 0
+  std::optional<float> logprob;          // if params->logprobs
   std::vector<sched::TokenLogprob> top;  // params->logprobs alternatives, best first
 };
 

@@ -25,7 +25,8 @@ void Run(benchmark::State& state, const sched::SamplingParams& params, double sp
   }
 }
 
-sched::SamplingParams Params(float temperature, int top_k, float top_p, int logprobs) {
+sched::SamplingParams Params(float temperature, int top_k, float top_p,
+                             std::optional<int> logprobs) {
   sched::SamplingParams params;
   params.temperature = temperature;
   params.top_k = top_k;
@@ -35,22 +36,22 @@ sched::SamplingParams Params(float temperature, int top_k, float top_p, int logp
 }
 
 void BM_Greedy(benchmark::State& state) {
-  Run(state, Params(0.0f, 0, 1.0f, -1), 1.0);
+  Run(state, Params(0.0f, 0, 1.0f, std::nullopt), 1.0);
 }
 void BM_GreedyLogprobs(benchmark::State& state) {
   Run(state, Params(0.0f, 0, 1.0f, 5), 1.0);
 }
 void BM_Temperature(benchmark::State& state) {
-  Run(state, Params(1.0f, 0, 1.0f, -1), 1.0);
+  Run(state, Params(1.0f, 0, 1.0f, std::nullopt), 1.0);
 }
 void BM_TopP(benchmark::State& state) {
-  Run(state, Params(1.0f, 0, 0.95f, -1), 1.0);
+  Run(state, Params(1.0f, 0, 0.95f, std::nullopt), 1.0);
 }
 void BM_TopPFlat(benchmark::State& state) {
-  Run(state, Params(1.0f, 0, 0.95f, -1), 0.01);
+  Run(state, Params(1.0f, 0, 0.95f, std::nullopt), 0.01);
 }
 void BM_TopK(benchmark::State& state) {
-  Run(state, Params(1.0f, 40, 0.95f, -1), 1.0);
+  Run(state, Params(1.0f, 40, 0.95f, std::nullopt), 1.0);
 }
 
 BENCHMARK(BM_Greedy);

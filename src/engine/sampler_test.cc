@@ -281,7 +281,7 @@ TEST(Sampler, LogprobsAreThoseOfTheRawLogits) {
   EXPECT_EQ(scored->logprob, sampled->top[0].logprob);
   EXPECT_TRUE(scored->top.empty());
   EXPECT_EQ(sampler.TopLogprobs(logits, 6)->size(), 6u);
-  params.logprobs = -1;
+  params.logprobs.reset();
   EXPECT_FALSE(sampler.Sample({.logits = logits, .params = &params})->logprob.has_value());
 }
 

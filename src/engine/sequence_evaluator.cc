@@ -17,7 +17,7 @@ Result<std::unique_ptr<SequenceEvaluator>> SequenceEvaluator::Create(
   }
   QUIRE_ASSIGN_OR_RETURN(
       const kvstore::KvLayout layout,
-      kvstore::KvLayout::Create(KvGeometryOf(model.config()), options.kv_format));
+      kvstore::KvLayout::Create(model::KvGeometryOf(model.config()), options.kv_format));
   const size_t blocks = options.max_tokens / layout.block_size() + 1;
   QUIRE_ASSIGN_OR_RETURN(
       kvstore::KvStore store,

@@ -1,6 +1,7 @@
 #include "kvstore/kv_layout.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -116,6 +117,29 @@ int64_t KvLayout::frames_for_tokens(int64_t tokens) const {
     frames += last - first;
   }
   return frames;
+}
+
+Result<int> KvLayout::FramesIn(size_t arena_bytes) const {
+  const size_t frames = arena_bytes / frame_bytes();
+  if (frames == 0) {
+    return MakeError(ErrorKind::kExhausted,
+                     "a KV cache of {} bytes holds no frame: this model needs at least {} bytes "
+                     "({} tokens) in each of {} layer groups; raise --kv-cache-memory",
+                     arena_bytes, frame_bytes(), block_size(), group_count());
+  }
+  return static_cast<int>(std::min<size_t>(frames, std::numeric_limits<int32_t>::max()));
+}
+
+kv::KvCacheOptions KvLayout::CacheOptions(int frames) const {
+  kv::KvCacheOptions options;
+  options.frames = frames;
+  options.block_tokens = block_size();
+  options.groups.clear();
+  for (const LayerGroup& group : groups_) {
+    options.groups.push_back({group.window == 0 ? std::nullopt : std::optional(group.window)});
+  }
+  options.frame_bytes = static_cast<int64_t>(frame_bytes());
+  return options;
 }
 
 std::string KvLayout::Describe() const {

@@ -20,6 +20,7 @@
 
 #include "base/result.h"
 #include "kernels/kv_codec.h"
+#include "kv/kv_cache.h"
 
 namespace quire::kvstore {
 
@@ -91,6 +92,12 @@ class KvLayout {
   // Frames that a sequence of `tokens` tokens holds at most, over all groups: windowed groups keep
   // only blocks that the next query can see.
   int64_t frames_for_tokens(int64_t tokens) const;
+
+  // The frames that an arena of so many bytes is cut into. kExhausted, with sizes, if none.
+  Result<int> FramesIn(size_t arena_bytes) const;
+
+  // The control plane of an arena of `frames` frames; what depends on requests is left as it is.
+  kv::KvCacheOptions CacheOptions(int frames) const;
 
   // A few lines for people.
   std::string Describe() const;

@@ -35,14 +35,7 @@ void CopyColumns(const std::byte* from, std::byte* to, int rows, size_t row_byte
 }  // namespace
 
 Result<KvStore> KvStore::Create(const KvLayout& layout, size_t arena_bytes) {
-  size_t frames = arena_bytes / layout.frame_bytes();
-  if (frames == 0) {
-    return MakeError(ErrorKind::kExhausted,
-                     "a KV cache of {} bytes holds no frame: this model needs at least {} bytes "
-                     "({} tokens) in each of {} layer groups; raise --kv-cache-memory",
-                     arena_bytes, layout.frame_bytes(), layout.block_size(), layout.group_count());
-  }
-  frames = std::min<size_t>(frames, std::numeric_limits<int32_t>::max());
+  QUIRE_ASSIGN_OR_RETURN(const int frames, layout.FramesIn(arena_bytes));
   size_t bytes = frames * layout.frame_bytes();
   size_t available = AvailableMemoryBytes();
   if (bytes > available) {
@@ -52,7 +45,7 @@ Result<KvStore> KvStore::Create(const KvLayout& layout, size_t arena_bytes) {
                      MiB(bytes), MiB(available));
   }
   QUIRE_ASSIGN_OR_RETURN(Buffer arena, Buffer::Allocate(bytes));
-  return KvStore(layout, std::move(arena), static_cast<int>(frames));
+  return KvStore(layout, std::move(arena), frames);
 }
 
 void KvStore::CopyTokens(FrameId from, FrameId to, int tokens, int group) {

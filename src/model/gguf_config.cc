@@ -283,7 +283,7 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   ReadAttention(*architecture, fields, config);
   QUIRE_RETURN_IF_ERROR(fields.status());
 
-  config.bos_id = ReadToken(file, "tokenizer.ggml.bos_token_id").value_or(-1);
+  config.bos_id = ReadToken(file, "tokenizer.ggml.bos_token_id");
   for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                           "tokenizer.ggml.eom_token_id"}) {
     if (std::optional<TokenId> id = ReadToken(file, key)) AddEos(config, *id);

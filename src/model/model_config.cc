@@ -96,8 +96,8 @@ Status ValidateRope(const ModelConfig& c) {
 }
 
 Status ValidateTokens(const ModelConfig& c) {
-  if (c.bos_id < -1 || c.bos_id >= c.vocab_size) {
-    return Impossible("BOS id", c.bos_id, fmt::format("an id below {}", c.vocab_size));
+  if (c.bos_id && (*c.bos_id < 0 || *c.bos_id >= c.vocab_size)) {
+    return Impossible("BOS id", *c.bos_id, fmt::format("an id below {}", c.vocab_size));
   }
   for (TokenId id : c.eos_ids) {
     if (id < 0 || id >= c.vocab_size) {
@@ -135,6 +135,17 @@ Status Validate(const ModelConfig& c) {
     if (window < 0) return Impossible("sliding window", window, "a positive number, or 0 for none");
   }
   return Ok{};
+}
+
+kvstore::KvGeometry KvGeometryOf(const ModelConfig& config) {
+  return {config.kv_heads, config.head_dim, config.sliding_windows};
+}
+
+int64_t WeightsPerToken(const ModelConfig& config) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t attention = hidden * (2 * config.q_size() + 2 * config.kv_size());
+  const int64_t mlp = 3 * hidden * config.ffn_size;
+  return config.layers * (attention + mlp) + hidden * config.vocab_size;
 }
 
 }  // namespace quire::model

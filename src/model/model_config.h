@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "kvstore/kv_layout.h"
 
 namespace quire::model {
 
@@ -80,7 +82,7 @@ struct ModelConfig {
 
   RopeConfig rope;
 
-  TokenId bos_id = -1;  // -1: none
+  std::optional<TokenId> bos_id;
   std::vector<TokenId> eos_ids;
 
   int group() const { return q_heads / kv_heads; }
@@ -91,5 +93,13 @@ struct ModelConfig {
 // Checks what the forward pass relies on (positive sizes, divisibility, list lengths, limits that
 // keep sizes from overflowing). kUnsupported or kInvalid with one sentence.
 Status Validate(const ModelConfig& config);
+
+// The geometry that the layers ask of the KV cache.
+kvstore::KvGeometry KvGeometryOf(const ModelConfig& config);
+
+// Weights that every token passes through: all matrices but the embedding, which is only looked up
+// (unless it is the output's matrix as well). Norms and biases, a few in ten thousand, are left
+// out.
+int64_t WeightsPerToken(const ModelConfig& config);
 
 }  // namespace quire::model

@@ -48,7 +48,7 @@ Scheduler::Candidate Scheduler::CandidateOf(const Sequence& sequence) const {
 kv::PrefixMatch Scheduler::MatchOf(const Sequence& sequence) const {
   const Request& request = RequestOf(sequence).request;
   std::span<const TokenId> tokens = sequence.tokens;
-  if (request.sampling.prompt_logprobs >= 0 &&
+  if (request.sampling.prompt_logprobs &&
       sequence.prompt_logits_done < sequence.prompt_tokens - 1) {
     // Rows whose logits are still owed must be computed, not found.
     tokens = tokens.first(sequence.prompt_logits_done + 1);
@@ -125,7 +125,7 @@ bool Scheduler::AwaitsPrefix(Sequence& sequence) {
   RequestState& request = RequestOf(sequence);
   if (cache_.options().prefix_caching == kv::PrefixCaching::kOff) return false;
   if (request.overtaken >= options_.max_overtakes || request.admitted_before) return false;
-  if (request.request.sampling.prompt_logprobs >= 0) return false;
+  if (request.request.sampling.prompt_logprobs) return false;
   if (request.prefix_from) {
     const auto& from = sequences_[request.prefix_from->value];
     if (from && from->state == SequenceState::kRunning &&

@@ -32,8 +32,9 @@ struct SamplingParams {
   std::vector<std::string> stop;  // matched anywhere in the text, across tokens
   bool include_stop_in_output = false;
   bool skip_special_tokens = true;  // control tokens give no text
-  int logprobs = -1;                // -1: none; else the number of alternatives per generated token
-  int prompt_logprobs = -1;  // the same for prompt tokens; such requests never read the cache
+  // Alternatives told with every generated token; absent: not even its own log probability.
+  std::optional<int> logprobs;
+  std::optional<int> prompt_logprobs;  // of prompt tokens; such requests never read the cache
 };
 
 // The tokens that end a sequence: its own stop ids, and the model's end of text unless ignored.

@@ -105,7 +105,7 @@ Status Scheduler::CheckRequest(const Request& request) const {
         "(max_model_len): shorten the prompt",
         prompt_tokens, options_.max_model_len);
   }
-  if (sampling.max_tokens < 0 || (sampling.max_tokens == 0 && sampling.prompt_logprobs < 0)) {
+  if (sampling.max_tokens < 0 || (sampling.max_tokens == 0 && !sampling.prompt_logprobs)) {
     return MakeError(ErrorKind::kUsage, "max_tokens is {}; at least 1 is needed",
                      sampling.max_tokens);
   }

@@ -122,6 +122,10 @@ class Scheduler {
   // Ends one sequence (the engine matched a stop string, or cannot go on: kError).
   void Finish(SequenceId sequence, FinishReason reason);
 
+  // Between steps: takes the memory of all running sequences, which compute their tokens again
+  // later. An answer never shows it.
+  void PreemptAll();
+
   // Drops requests that have finished and plans the next step. The plan is valid until the next
   // call. An empty plan means that nothing is to be computed. Every plan that is not empty must be
   // committed before the next Schedule.

@@ -125,6 +125,11 @@ void Scheduler::Preempt(size_t place) {
   ++counters_.preemptions;
 }
 
+void Scheduler::PreemptAll() {
+  QUIRE_CHECK(!in_step_);
+  while (!running_.empty()) Preempt(running_.size() - 1);
+}
+
 // The most tokens (<= `tokens`) for which frames are left.
 int Scheduler::LargestExtension(const Sequence& sequence, int tokens) const {
   int fits = 0;
@@ -154,7 +159,7 @@ void Scheduler::AddRun(Sequence& sequence, int tokens) {
     }
   }
   run.samplers_end = static_cast<int>(plan_.samplers.size());
-  if (request.request.sampling.prompt_logprobs >= 0 &&
+  if (request.request.sampling.prompt_logprobs &&
       sequence.prompt_logits_done < sequence.prompt_tokens - 1) {
     const int begin = std::max(0, sequence.prompt_logits_done - run.first_position);
     run.logits_begin = std::min(run.logits_begin, begin);

@@ -82,7 +82,7 @@ class RandomLoad {
     request.sampling.ignore_eos = Below(2) == 0;
     if (Below(4) == 0) request.sampling.min_tokens = Below(5);
     if (Below(5) == 0) request.sampling.prompt_logprobs = 0;
-    if (Below(8) == 0) request.sampling.max_tokens = request.sampling.prompt_logprobs >= 0 ? 0 : 1;
+    if (Below(8) == 0) request.sampling.max_tokens = request.sampling.prompt_logprobs ? 0 : 1;
     request.n = Below(3) == 0 ? 1 + Below(std::min(4, options_.max_num_seqs)) : 1;
     if (Below(4) == 0 && request.sampling.max_tokens > 0) request.beam_search.emplace();
     request.priority = Below(4) == 0 ? Below(3) : 0;
@@ -166,7 +166,7 @@ class RandomLoad {
       for (int i = 0; i < request.sequences(); ++i) {
         EXPECT_EQ(result.outputs[i], Alone(request, i)) << "request " << request.id;
       }
-      if (request.sampling.prompt_logprobs >= 0) {
+      if (request.sampling.prompt_logprobs) {
         EXPECT_EQ(result.cached_tokens, 0);
       }
     }

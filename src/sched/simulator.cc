@@ -13,7 +13,7 @@ class Simulation {
   Simulation(const SimulatorOptions& options, const std::vector<TraceRequest>& trace)
       : cost_(options.cost), trace_(trace), scheduler_(options.scheduler, options.cache) {}
 
-  SimulationReport Run() {
+  SimulationReport Run(base::FunctionRef<void(int64_t)> progress) {
     while (next_arrival_ < trace_.size() || !scheduler_.idle()) {
       SubmitArrivals();
       const StepPlan& plan = scheduler_.Schedule();
@@ -23,6 +23,7 @@ class Simulation {
         continue;
       }
       Execute(plan);
+      progress(static_cast<int64_t>(latency_s_.size()));
     }
     return Report();
   }
@@ -166,9 +167,10 @@ Percentiles PercentilesOf(std::vector<double> values) {
 }
 
 Result<SimulationReport> Simulate(const SimulatorOptions& options,
-                                  const std::vector<TraceRequest>& trace) {
+                                  const std::vector<TraceRequest>& trace,
+                                  base::FunctionRef<void(int64_t)> progress) {
   QUIRE_RETURN_IF_ERROR(Scheduler::Validate(options.scheduler, options.cache));
-  return Simulation(options, trace).Run();
+  return Simulation(options, trace).Run(progress);
 }
 
 }  // namespace quire::sched

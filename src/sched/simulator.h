@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "sched/scheduler.h"
 #include "sched/trace.h"
@@ -64,8 +65,10 @@ struct SimulationReport {
   kv::KvStats cache;
 };
 
-// Replays `trace` (sorted by arrival) to its end. kUsage where the options cannot work.
+// Replays `trace` (sorted by arrival) to its end; `progress` gets the requests that have ended, at
+// every step. kUsage where the options cannot work.
 Result<SimulationReport> Simulate(const SimulatorOptions& options,
-                                  const std::vector<TraceRequest>& trace);
+                                  const std::vector<TraceRequest>& trace,
+                                  base::FunctionRef<void(int64_t)> progress);
 
 }  // namespace quire::sched

@@ -32,7 +32,7 @@ TraceOptions Kind(TraceKind kind, int requests, double requests_per_s) {
 }
 
 SimulationReport Replay(const SimulatorOptions& options, const TraceOptions& trace) {
-  Result<SimulationReport> report = Simulate(options, MakeTrace(trace));
+  Result<SimulationReport> report = Simulate(options, MakeTrace(trace), [](int64_t) {});
   EXPECT_TRUE(report.ok());
   return *report;
 }
@@ -69,6 +69,20 @@ TEST(Trace, AConversationsNextTurnHoldsTheAnswerBefore) {
   const std::vector<TokenId> prompt = PromptOf(next);
   EXPECT_TRUE(std::equal(history.begin(), history.end(), prompt.begin()));
   EXPECT_NEAR(BestHitRate({first, next}), 37.0 / 80.0, 1e-12);
+}
+
+TEST(Trace, RecordedPromptsAreWhatIsSubmittedAndHitEachOther) {
+  TraceRequest first;
+  first.prompt_ids = {1, 2, 3, 4, 5, 6};
+  first.prompt_tokens = 6;
+  TraceRequest second = first;
+  second.prompt_ids = {1, 2, 3, 9, 5, 6, 7, 8};
+  second.prompt_tokens = 8;
+  EXPECT_EQ(PromptOf(second), second.prompt_ids);
+  EXPECT_NEAR(BestHitRate({first, second}), 3.0 / 14.0, 1e-12);
+  EXPECT_NEAR(BestHitRate({first, first}), 5.0 / 12.0, 1e-12);  // the last token is computed
+  second.cache_salt = "another tenant";
+  EXPECT_EQ(BestHitRate({first, second}), 0.0);
 }
 
 TEST(Simulator, AgentsHitAlmostAllThatAnyCacheCould) {
@@ -147,7 +161,7 @@ TEST(Simulator, EveryKindOfTraceEnds) {
 TEST(Simulator, RefusesWhatCannotWorkWithSizes) {
   SimulatorOptions options = SeventyB();
   options.cache.frames = 100;
-  const Result<SimulationReport> report = Simulate(options, {});
+  const Result<SimulationReport> report = Simulate(options, {}, [](int64_t) {});
   ASSERT_FALSE(report.ok());
   EXPECT_NE(report.error().message.find("256"), std::string::npos);   // frames needed
   EXPECT_NE(report.error().message.find("100"), std::string::npos);   // available

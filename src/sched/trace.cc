@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/rng.h"
 
@@ -146,6 +147,24 @@ class Generator {
   int64_t next_content_ = 0;
 };
 
+// Recorded prompts seen so far, as the hashes of all their beginnings.
+class RecordedPrompts {
+ public:
+  // How much of the prompt an earlier one of the same salt began with; remembers the prompt.
+  int Hit(const TraceRequest& request) {
+    uint64_t hash = std::hash<std::string>()(request.cache_salt);
+    int hit = 0;
+    for (size_t i = 0; i < request.prompt_ids.size(); ++i) {
+      hash = base::Mix64(hash ^ static_cast<uint64_t>(request.prompt_ids[i]));
+      if (!seen_.insert(hash).second && hit == static_cast<int>(i)) ++hit;
+    }
+    return hit;
+  }
+
+ private:
+  std::unordered_set<uint64_t> seen_;
+};
+
 }  // namespace
 
 TokenId StreamToken(int64_t stream, int64_t position) {
@@ -155,6 +174,7 @@ TokenId StreamToken(int64_t stream, int64_t position) {
 }
 
 std::vector<TokenId> PromptOf(const TraceRequest& request) {
+  if (!request.prompt_ids.empty()) return request.prompt_ids;
   std::vector<TokenId> tokens;
   tokens.reserve(request.prefix_tokens + request.prompt_tokens);
   for (int i = 0; i < request.prefix_tokens; ++i) {
@@ -194,16 +214,21 @@ double BestHitRate(const std::vector<TraceRequest>& trace) {
   };
   std::unordered_map<std::string, int> prefix_seen;
   std::unordered_map<std::string, int> content_seen;
+  RecordedPrompts recorded;
   int64_t hits = 0;
   int64_t tokens = 0;
   for (const TraceRequest& request : trace) {
+    const int prompt = request.prefix_tokens + request.prompt_tokens;
+    tokens += prompt;
+    if (!request.prompt_ids.empty()) {
+      hits += std::min(recorded.Hit(request), prompt - 1);
+      continue;
+    }
     int& prefix = prefix_seen[key(request, request.prefix.value_or(-1))];
     int& content = content_seen[key(request, request.content)];
     int hit = std::min(request.prefix_tokens, prefix);
     if (hit == request.prefix_tokens) hit += std::min(request.prompt_tokens, content);
-    const int prompt = request.prefix_tokens + request.prompt_tokens;
     hits += std::min(hit, prompt - 1);
-    tokens += prompt;
     prefix = std::max(prefix, request.prefix_tokens);
     content = std::max(content, request.prompt_tokens + request.output_tokens);
   }

@@ -6,6 +6,7 @@
 //     output = stream `content`[prompt_tokens, prompt_tokens + output_tokens)
 //
 // So the next turn of a conversation is the same content, longer: it holds the answer before it.
+// A recorded request may bring its prompt's token ids instead; then only outputs are made up.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct TraceRequest {
   std::optional<int64_t> prefix;  // a system prompt or document that other requests start with, too
   int prefix_tokens = 0;
   int64_t content = 0;
-  int prompt_tokens = 0;  // after the prefix
+  int prompt_tokens = 0;            // after the prefix
+  std::vector<TokenId> prompt_ids;  // [prompt_tokens] in place of the content, without a prefix
   int output_tokens = 0;
   int priority = 0;
   int n = 1;

@@ -65,7 +65,14 @@ void FieldReader::Int(std::string_view name, int& target, Range range) {
   target = static_cast<int>(number);
 }
 
-void FieldReader::Float(std::string_view name, float& target, Range range) {
+void FieldReader::Int(std::string_view name, std::optional<int>& target, Range range) {
+  if (Find(name) == nullptr) return;
+  int number = 0;
+  Int(name, number, range);
+  if (ok()) target = number;
+}
+
+void FieldReader::Double(std::string_view name, double& target, Range range) {
   const json::value* value = Find(name);
   if (value == nullptr) return;
   if (!value->is_number()) {
@@ -76,6 +83,12 @@ void FieldReader::Float(std::string_view name, float& target, Range range) {
     return Fail(name, fmt::format("'{}' must be between {} and {}, not {}", name, range.min,
                                   range.max, number));
   }
+  target = number;
+}
+
+void FieldReader::Float(std::string_view name, float& target, Range range) {
+  double number = target;
+  Double(name, number, range);
   target = static_cast<float>(number);
 }
 

@@ -28,7 +28,9 @@ class FieldReader {
 
   void Bool(std::string_view name, bool& target);
   void Int(std::string_view name, int& target, Range range);
+  void Int(std::string_view name, std::optional<int>& target, Range range);
   void Float(std::string_view name, float& target, Range range);
+  void Double(std::string_view name, double& target, Range range);
   void Seed(std::string_view name, std::optional<uint64_t>& target);
   void String(std::string_view name, std::string& target);
   void TokenIds(std::string_view name, std::vector<TokenId>& target);

@@ -86,7 +86,7 @@ json::object FormatChoice(const ApiRequest& request, const engine::Choice& choic
     body["text"] = choice.text;
   }
   body["logprobs"] = nullptr;
-  if (request.sampling.logprobs >= 0) {
+  if (request.sampling.logprobs) {
     body["logprobs"] =
         chat ? ChatLogprobs(choice, tokenizer) : CompletionLogprobs(choice, tokenizer);
   }

@@ -50,6 +50,13 @@ constexpr std::string_view Name(DType type) {
   return Traits(type).name;
 }
 
+constexpr std::optional<DType> DTypeNamed(std::string_view name) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (kDTypeTraits[i].name == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
 // Bytes of a row of `elements` values; elements must be a multiple of the block.
 constexpr size_t RowBytes(DType type, int64_t elements) {
   const DTypeTraits& traits = Traits(type);

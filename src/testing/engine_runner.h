@@ -29,8 +29,10 @@ inline std::unique_ptr<engine::Engine> MakeEngineOrDie(const engine::LoadedModel
 }
 
 // All requests at once; completions in their order. Checks the cache's invariants as it goes.
-inline std::vector<engine::Completion> Generate(engine::Engine& engine,
-                                                std::vector<sched::Request> requests) {
+// `before_step` is called ahead of every step.
+inline std::vector<engine::Completion> Generate(
+    engine::Engine& engine, std::vector<sched::Request> requests,
+    base::FunctionRef<void()> before_step = [] {}) {
   std::map<int, size_t> index_of;
   std::vector<engine::CompletionBuilder> builders;
   for (sched::Request& request : requests) {
@@ -39,11 +41,13 @@ inline std::vector<engine::Completion> Generate(engine::Engine& engine,
     if (!id.ok()) base::CheckFailed(__FILE__, __LINE__, id.error().message);
     index_of[id->value] = builders.size() - 1;
   }
-  while (engine.Step([&](const engine::SequenceUpdate& update) {
+  const engine::UpdateSink sink = [&](const engine::SequenceUpdate& update) {
     builders[index_of.at(update.request.value)].Add(update);
-  })) {
+  };
+  do {
     engine.scheduler().CheckInvariants();
-  }
+    before_step();
+  } while (engine.Step(sink));
   EXPECT_TRUE(engine.idle());
   EXPECT_EQ(engine.scheduler().cache().stats().frames_leased, 0);
   std::vector<engine::Completion> completions;
