@@ -4,11 +4,14 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <sstream>
 #include <utility>
 
 #include <boost/json.hpp>
+#include <sys/file.h>
 
 #include "base/rng.h"
+#include "cli/command.h"
 #include "server/openai_prompts.h"
 #include "server/openai_response.h"
 
@@ -33,23 +36,55 @@ std::string StringField(const json::object& object, std::string_view name) {
 
 Result<std::unique_ptr<BatchJob>> BatchJob::Open(const std::string& input_path,
                                                  const std::string& output_path) {
-  std::ifstream input(input_path);
-  if (!input || std::filesystem::is_directory(input_path)) {
-    return MakeError(ErrorKind::kNotFound, "cannot read '{}': {}", input_path,
-                     std::strerror(errno ? errno : EISDIR));
+  std::error_code code;
+  if (std::filesystem::exists(output_path, code) &&
+      !std::filesystem::is_regular_file(output_path, code)) {
+    return MakeError(ErrorKind::kUsage,
+                     "'{}' is no file; answers are kept in one, so that the job can resume",
+                     output_path);
   }
-  auto job = std::make_unique<BatchJob>(output_path, std::move(input));
-  for (std::string line; std::getline(job->input_, line);) {
-    if (!IsBlank(line)) ++job->totals_.lines;
-  }
-  job->input_.clear();
-  job->input_.seekg(0);
+  auto job = std::make_unique<BatchJob>(output_path);
+  QUIRE_RETURN_IF_ERROR(job->OpenInput(input_path));
+  QUIRE_RETURN_IF_ERROR(job->LockOutput());
   QUIRE_RETURN_IF_ERROR(job->ReadEarlierOutput());
+  QUIRE_RETURN_IF_ERROR(job->CheckSameRequests());
   job->output_.open(output_path, std::ios::app);
   if (!job->output_) {
     return MakeError(ErrorKind::kIo, "cannot write '{}': {}", output_path, std::strerror(errno));
   }
   return job;
+}
+
+// A file is read line by line; what cannot be read twice (a pipe, -) is read whole.
+Status BatchJob::OpenInput(const std::string& path) {
+  std::error_code code;
+  if (std::filesystem::is_regular_file(path, code)) {
+    input_ = std::make_unique<std::ifstream>(path);
+    if (!*input_) {
+      return MakeError(ErrorKind::kIo, "cannot read '{}': {}", path, std::strerror(errno));
+    }
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(std::string text, ReadText(path));
+    input_ = std::make_unique<std::istringstream>(std::move(text));
+  }
+  for (std::string line; std::getline(*input_, line);) {
+    if (!IsBlank(line)) ++totals_.lines;
+  }
+  input_->clear();
+  input_->seekg(0);
+  return Ok{};
+}
+
+// Two jobs that write one file would both answer everything. Held until the process ends.
+Status BatchJob::LockOutput() {
+  lock_.reset(std::fopen(output_path_.c_str(), "a"));
+  if (lock_ == nullptr) {
+    return MakeError(ErrorKind::kIo, "cannot write '{}': {}", output_path_, std::strerror(errno));
+  }
+  if (::flock(::fileno(lock_.get()), LOCK_EX | LOCK_NB) != 0) {
+    return MakeError(ErrorKind::kUsage, "another job is writing '{}'", output_path_);
+  }
+  return Ok{};
 }
 
 Status BatchJob::ReadEarlierOutput() {
@@ -66,7 +101,7 @@ Status BatchJob::ReadEarlierOutput() {
           "'{}' exists and is not the output of a batch; name another file or remove it",
           output_path_);
     }
-    answered_.insert(StringField(value.get_object(), "id"));
+    answered_[StringField(value.get_object(), "id")] = StringField(value.get_object(), "custom_id");
     whole_bytes += line.size() + 1;
   }
   earlier.close();
@@ -75,6 +110,28 @@ Status BatchJob::ReadEarlierOutput() {
   if (code) {
     return MakeError(ErrorKind::kIo, "cannot resume '{}': {}", output_path_, code.message());
   }
+  return Ok{};
+}
+
+// Lines are known by their number: an input that was changed since must not pass for the same.
+Status BatchJob::CheckSameRequests() {
+  if (answered_.empty()) return Ok{};
+  int number = 0;
+  for (std::string text; std::getline(*input_, text);) {
+    const auto answer = answered_.find(fmt::format("batch-line-{}", ++number));
+    if (answer == answered_.end() || answer->second.empty()) continue;
+    boost::system::error_code code;
+    const json::value line = json::parse(text, code);
+    const std::string now =
+        !code && line.is_object() ? StringField(line.get_object(), "custom_id") : std::string();
+    if (now == answer->second) continue;
+    return MakeError(ErrorKind::kUsage,
+                     "'{}' answers another input: its line {} was '{:.80}' and is now '{:.80}'; "
+                     "name another output",
+                     output_path_, number, answer->second, now);
+  }
+  input_->clear();
+  input_->seekg(0);
   return Ok{};
 }
 
@@ -88,7 +145,7 @@ Status BatchJob::Run(engine::Engine& engine,
   bool more = true;
   while (more || !routes_.empty()) {
     while (more && routes_.size() < window) more = SubmitNextLine(engine);
-    if (!engine.Step(sink)) QUIRE_CHECK(routes_.empty());
+    if (!engine.Step(sink)) QUIRE_CHECK(routes_.empty());  // every request ends with an update
     const sched::SchedulerStats stats = engine.scheduler().stats();
     totals_.tokens_computed = stats.decode_tokens + stats.prefill_tokens;
     progress(totals_);
@@ -103,7 +160,7 @@ Status BatchJob::Run(engine::Engine& engine,
 bool BatchJob::SubmitNextLine(engine::Engine& engine) {
   std::string text;
   do {
-    if (!std::getline(input_, text)) return false;
+    if (!std::getline(*input_, text)) return false;
     ++line_number_;
   } while (IsBlank(text));
   auto line = std::make_shared<OpenLine>();
@@ -161,16 +218,35 @@ Result<std::vector<sched::Request>> BatchJob::ParseLine(const std::string& text,
   const engine::LoadedModel& model = engine.model();
   QUIRE_ASSIGN_OR_RETURN(line.api,
                          server::ParseApiRequest(*endpoint, *body, model.sampling_defaults()));
+  if (line.api.stream) {
+    return Error{ErrorKind::kUsage, "answers of a batch cannot be streamed", "stream"};
+  }
   return server::BuildRequests(
       line.api, model,
       {.max_model_len = engine.max_model_len(),
        .seed = base::CounterRng(engine.seed(), line_number_, 0).NextU64()});
 }
 
-void BatchJob::Receive(const engine::SequenceUpdate& update, const engine::Engine& engine) {
+// Lets go of what is still computed for the line.
+void BatchJob::Abandon(const std::shared_ptr<OpenLine>& line, engine::Engine& engine) {
+  for (auto route = routes_.begin(); route != routes_.end();) {
+    if (route->second.line != line) {
+      ++route;
+      continue;
+    }
+    engine.Cancel(RequestId{route->first});
+    route = routes_.erase(route);
+  }
+}
+
+void BatchJob::Receive(const engine::SequenceUpdate& update, engine::Engine& engine) {
   const auto route = routes_.find(update.request.value);
   if (route == routes_.end()) return;
   const std::shared_ptr<OpenLine> line = route->second.line;
+  if (update.finish == sched::FinishReason::kError) {
+    Abandon(line, engine);
+    return WriteError(*line, Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)});
+  }
   engine::CompletionBuilder& builder = line->builders[route->second.prompt];
   builder.Add(update);
   if (!builder.done()) return;

@@ -7,16 +7,17 @@
 //
 // Responses are written as they finish, a line each; `id` names the line of the input they answer.
 // A line that cannot be served becomes an error line and the rest goes on. A job that was
-// interrupted resumes: lines whose answer lies whole in the output are not asked again.
+// interrupted resumes: lines whose answer lies whole in the output are not asked again. One job at
+// a time writes an output.
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/result.h"
@@ -46,8 +47,7 @@ class BatchJob {
                                                 const std::string& output_path);
 
   // For Open, which reads what is there.
-  BatchJob(std::string output_path, std::ifstream input)
-      : output_path_(std::move(output_path)), input_(std::move(input)) {}
+  explicit BatchJob(std::string output_path) : output_path_(std::move(output_path)) {}
 
   const BatchTotals& totals() const { return totals_; }
 
@@ -67,19 +67,24 @@ class BatchJob {
     int prompt = 0;
   };
 
+  Status OpenInput(const std::string& path);
+  Status LockOutput();
   Status ReadEarlierOutput();
+  Status CheckSameRequests();
   bool SubmitNextLine(engine::Engine& engine);
   Result<std::vector<sched::Request>> ParseLine(const std::string& text, OpenLine& line,
                                                 const engine::Engine& engine) const;
-  void Receive(const engine::SequenceUpdate& update, const engine::Engine& engine);
+  void Receive(const engine::SequenceUpdate& update, engine::Engine& engine);
+  void Abandon(const std::shared_ptr<OpenLine>& line, engine::Engine& engine);
   void WriteResponse(OpenLine& line, const engine::Engine& engine);
   void WriteError(const OpenLine& line, const Error& error);
   void WriteLine(const boost::json::object& line);
 
   std::string output_path_;
-  std::ifstream input_;
+  std::unique_ptr<std::istream> input_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> lock_{nullptr, std::fclose};
   std::ofstream output_;
-  std::unordered_set<std::string> answered_;  // ids
+  std::unordered_map<std::string, std::string> answered_;  // custom_id by id
   int line_number_ = 0;
   std::unordered_map<int, Route> routes_;  // by RequestId of what is under way
   BatchTotals totals_;

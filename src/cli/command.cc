@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -66,6 +67,10 @@ Status WriteJson(const boost::json::value& value) {
 Result<std::string> ReadText(const std::string& path) {
   if (path == "-") {
     return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return MakeError(ErrorKind::kIo, "cannot read {}: it is a folder.", path);
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {

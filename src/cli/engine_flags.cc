@@ -76,7 +76,7 @@ Result<RunningModel> EngineFlags::LoadModel(const std::string& path,
   ProgressBar bar(terminal, {.label = "loading", .total = 100, .unit = "%"});
   QUIRE_ASSIGN_OR_RETURN(engine::LoadedModel model,
                          engine::LoadedModel::Load(path, *running.team, [&](double share) {
-                           bar.Update(static_cast<int64_t>(share * 100), 0);
+                           bar.Update(static_cast<int64_t>(share * 100));
                          }));
   running.model = std::make_unique<engine::LoadedModel>(std::move(model));
   return running;

@@ -39,6 +39,8 @@ class Binding {
       return MakeError(ErrorKind::kUsage, "{} needs a value.", what.substr(0, what.find(':')));
     } catch (const CLI::Error& error) {
       return MakeError(ErrorKind::kUsage, "{}.", error.what());
+    } catch (const std::exception&) {  // CLI11 reads a switch's value as a number
+      return MakeError(ErrorKind::kUsage, "{}", SwitchWithValue(args));
     }
     if (help_) return ParsedAs::kHelp;
     QUIRE_RETURN_IF_ERROR(CheckNothingRemains());
@@ -48,6 +50,15 @@ class Binding {
   }
 
  private:
+  static std::string SwitchWithValue(std::span<const std::string> args) {
+    for (const std::string& arg : args) {
+      if (arg.starts_with("--") && arg.find('=') != std::string::npos) {
+        return fmt::format("{} is no way to set a switch; write --name or --no-name.", arg);
+      }
+    }
+    return "a switch takes no value; write --name or --no-name.";
+  }
+
   void Set(Flag& flag, std::string_view text) {
     if (error_) return;
     Status status = flag.Set(text);

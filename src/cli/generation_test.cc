@@ -90,6 +90,75 @@ TEST(Batch, RefusesToAppendToAFileThatIsNoBatchOutput) {
   EXPECT_EQ(ScratchFolder::Read(other), "my notes\n");
 }
 
+// Requests at the edges: each is a line, answered or told why not, and the job goes on.
+TEST(Batch, EveryRequestAtTheEdgeEndsWithALine) {
+  const ScratchFolder scratch;
+  std::string all_ids = "0";
+  for (int id = 1; id < 4096; ++id) all_ids += "," + std::to_string(id);
+  std::string text;
+  const auto add = [&](const std::string& body) {
+    text += R"({"custom_id":"c","url":"/v1/completions","body":{)" + body + "}}\n";
+  };
+  add(R"("prompt":"The king was","max_tokens":0,"prompt_logprobs":1)");
+  add(R"("prompt":"The king was","max_tokens":0,"prompt_logprobs":1,"n":2)");
+  add(R"("prompt":"The","use_beam_search":true,"n":2,"min_tokens":2,"max_tokens":8,)"
+      R"("stop_token_ids":[)" +
+      all_ids + "]");
+  add(R"("prompt":"The","use_beam_search":true,"n":2,"stop":["x"])");
+  std::string bos;
+  for (int i = 0; i < 100000; ++i) bos += "<s>";
+  add(R"("prompt":")" + bos + R"( Once","max_tokens":2)");
+  const std::string in = scratch.Write("in.jsonl", text);
+  const BinaryResult result =
+      RunBinary("batch " + in + " " + scratch.File("out.jsonl") + " --json");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = ReadLines(scratch.File("out.jsonl"));
+  ASSERT_EQ(lines.size(), 5u);
+  const auto body = [&](int line) {
+    return lines.at("batch-line-" + std::to_string(line)).at("response").at("body").as_object();
+  };
+  EXPECT_EQ(body(1).at("choices").at(0).at("text").as_string(), "");
+  EXPECT_GT(body(1).at("choices").at(0).at("prompt_logprobs").as_array().size(), 2u);
+  EXPECT_EQ(body(2).at("choices").as_array().size(), 2u);
+  EXPECT_TRUE(body(3).contains("error"));
+  EXPECT_EQ(body(4).at("error").at("param").as_string(), "stop");
+  EXPECT_TRUE(body(5).contains("choices"));
+}
+
+TEST(Batch, ReadsAPipeAndRefusesAnotherInputForAnOldOutput) {
+  const ScratchFolder scratch;
+  const std::string in = scratch.Write("in.jsonl", kRequests);
+  const std::string out = scratch.File("out.jsonl");
+  const BinaryResult piped = RunBinary("batch - " + out + " --json <" + in);
+  ASSERT_EQ(piped.exit_code, 0) << piped.err;
+  EXPECT_EQ(ReadLines(out).size(), 6u);
+  std::string changed = kRequests;
+  changed.replace(changed.find("\"a\""), 3, "\"z\"");
+  const BinaryResult other =
+      RunBinary("batch " + scratch.Write("other.jsonl", changed) + " " + out);
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("line 1 was 'a' and is now 'z'"), std::string::npos) << other.err;
+}
+
+TEST(Batch, LogprobTokensConcatenateToTheText) {
+  const ScratchFolder scratch;
+  const std::string in = scratch.Write(
+      "in.jsonl",
+      R"({"url":"/v1/completions","body":{"prompt":"The old","max_tokens":12,"logprobs":1}})");
+  ASSERT_EQ(RunBinary("batch " + in + " " + scratch.File("out.jsonl")).exit_code, 0);
+  const json::value choice = ReadLines(scratch.File("out.jsonl"))
+                                 .at("batch-line-1")
+                                 .at("response")
+                                 .at("body")
+                                 .at("choices")
+                                 .at(0);
+  std::string text;
+  for (const json::value& token : choice.at("logprobs").at("tokens").as_array()) {
+    text += token.as_string();
+  }
+  EXPECT_EQ(text, choice.at("text").as_string());
+}
+
 TEST(Run, GreedyTextIsTheSameEveryTimeAndBeginsWithThePrompt) {
   const std::string arguments = "run --temperature 0 --max-tokens 20 'The ship sailed'";
   const BinaryResult first = RunBinary(arguments);
@@ -115,7 +184,10 @@ TEST(Run, WhatCannotWorkIsOneClearSentence) {
                             BadRun{"run --no-such-flag hello", 2, "--no-such-flag"},
                             BadRun{"run --kv-cache-memory 1KiB hello", 6, "1024 bytes"},
                             BadRun{"run --max-model-len 5000 hello", 2, "at most 1024"},
-                            BadRun{"run -m /no/such/model hello", 3, "/no/such/model"}}) {
+                            BadRun{"run -m /no/such/model hello", 3, "/no/such/model"},
+                            BadRun{"run --raw=maybe hello", 2, "--raw=maybe"},
+                            BadRun{"run --max-model-len 1 hello", 2, "at least 2"},
+                            BadRun{"tokenize --file .", 7, "it is a folder"}}) {
     const BinaryResult result = RunBinary(bad.arguments);
     EXPECT_EQ(result.exit_code, bad.exit_code) << result.err;
     EXPECT_NE(result.err.find(bad.says), std::string::npos) << result.err;

@@ -60,6 +60,10 @@ class MakeModelCommand : public Command {
     if (!force_ && std::filesystem::exists(output_, error)) {
       return MakeError(ErrorKind::kUsage, "{} exists; --force overwrites it.", output_);
     }
+    if (std::filesystem::exists(output_, error) &&
+        !std::filesystem::is_regular_file(output_, error)) {
+      return MakeError(ErrorKind::kUsage, "{} is no file that could be overwritten.", output_);
+    }
     base::ThreadTeam team(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
     {
       ProgressBar bar(context.terminal, {.label = "make-model", .total = 100, .unit = "%"});

@@ -140,12 +140,18 @@ class RunCommand : public Command {
       builder.Add(cut);
     }
     answer.completion = builder.Take();
+    if (answer.completion.choices[0].finish == sched::FinishReason::kError) {
+      return Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)};
+    }
     return answer;
   }
 
   Status Chat(const CommandContext& context) {
     const Terminal& terminal = context.terminal;
-    std::signal(SIGINT, OnInterrupt);
+    // Without SA_RESTART: Ctrl-C at the prompt ends the reading, and with it the program.
+    struct sigaction action = {};
+    action.sa_handler = OnInterrupt;
+    ::sigaction(SIGINT, &action, nullptr);
     QUIRE_RETURN_IF_ERROR(WriteOut(terminal.Out(
         Style::kDim,
         running_.model->name() + ": /reset forgets, /exit ends, Ctrl-C stops an answer\n")));
@@ -159,6 +165,7 @@ class RunCommand : public Command {
         messages_.clear();
         continue;
       }
+      interrupted = 0;
       AddMessage("user", line);
       server::ApiRequest api = BaseRequest();
       api.endpoint = server::Endpoint::kChatCompletions;
@@ -166,7 +173,8 @@ class RunCommand : public Command {
       Result<Answer> answer = Generate(api, "", context);
       if (!answer.ok()) {
         messages_.pop_back();
-        QUIRE_RETURN_IF_ERROR(WriteOut(terminal.Out(Style::kRed, answer.error().message) + "\n"));
+        QUIRE_RETURN_IF_ERROR(WriteOut(terminal.Out(Style::kRed, answer.error().message) +
+                                       " (/reset forgets what was said)\n"));
         continue;
       }
       QUIRE_RETURN_IF_ERROR(WriteOut("\n"));

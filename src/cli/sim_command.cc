@@ -81,16 +81,14 @@ std::string AsText(const sched::SimulationReport& report, const Terminal& termin
   };
   line("requests", fmt::format("{} finished, {} refused, in {}", report.requests_finished,
                                report.requests_refused, Seconds(report.duration_s)));
-  line("throughput",
-       fmt::format("{:.1f} output tokens/s, {:.1f} sequences per step", report.output_tokens_per_s,
-                   report.batch_mean));
+  line("throughput", fmt::format("{:.1f} output tokens/s, {:.1f} sequences per step",
+                                 report.output_tokens_per_s, report.batch_mean));
   percentiles("TTFT", report.ttft_s);
   percentiles("TPOT", report.tpot_s);
   percentiles("latency", report.latency_s);
-  line("KV usage",
-       fmt::format("mean {:.1f} %, max {:.1f} % of {} frames; waste {:.2f} %",
-                   100.0 * report.usage_mean, 100.0 * report.usage_max, report.cache.frames_total,
-                   100.0 * report.waste_mean));
+  line("KV usage", fmt::format("mean {:.1f} %, max {:.1f} % of {} frames; waste {:.2f} %",
+                               100.0 * report.usage_mean, 100.0 * report.usage_max,
+                               report.cache.frames_total, 100.0 * report.waste_mean));
   line("prefix hits",
        fmt::format("{:.1f} % of prompt tokens; a cache without limits finds {:.1f} %",
                    100.0 * report.hit_rate, 100.0 * report.hit_rate_best));
@@ -134,16 +132,16 @@ class SimCommand : public Command {
     engine_.DeclareServing(flags);
     flags.Example("quire sim --generate agents --shape llama-3.1-8b --kv-cache-memory 16GiB",
                   "How agents with long system prompts share 16 GiB");
-    flags.Example("quire sim --generate chat --requests 500 --save chat.jsonl",
+    flags.Example("quire sim --generate chat --kv-cache-memory 4GiB --save chat.jsonl",
                   "Keep the made-up requests: quire sim chat.jsonl replays them");
   }
 
   Status Run(const CommandContext& context) override {
     QUIRE_ASSIGN_OR_RETURN(const sched::SimulatorOptions options, Options());
     QUIRE_ASSIGN_OR_RETURN(const auto trace, Trace(options.scheduler.max_model_len));
-    ProgressBar bar(context.terminal, {.label = "sim",
-                                       .total = static_cast<int64_t>(trace.size()),
-                                       .unit = "requests"});
+    ProgressBar bar(
+        context.terminal,
+        {.label = "sim", .total = static_cast<int64_t>(trace.size()), .unit = "requests"});
     QUIRE_ASSIGN_OR_RETURN(
         const sched::SimulationReport report,
         sched::Simulate(options, trace, [&](int64_t finished) { bar.Update(finished); }));
@@ -159,17 +157,19 @@ class SimCommand : public Command {
     QUIRE_ASSIGN_OR_RETURN(
         const kvstore::KvLayout layout,
         kvstore::KvLayout::Create(model::KvGeometryOf(config), engine.kv_format));
-    const size_t memory = engine.kv_cache_memory.value_or(
-        engine::DefaultKvCacheMemory(layout, engine, config.context_length));
+    if (!engine.kv_cache_memory) {
+      return Error{ErrorKind::kUsage, "say how much KV memory the machine has: --kv-cache-memory",
+                   "kv-cache-memory"};
+    }
     sched::SimulatorOptions options;
-    QUIRE_ASSIGN_OR_RETURN(const int frames, layout.FramesIn(memory));
+    QUIRE_ASSIGN_OR_RETURN(const int frames, layout.FramesIn(*engine.kv_cache_memory));
     QUIRE_ASSIGN_OR_RETURN(engine::ControlPlane control,
                            engine::ControlPlaneFor(engine, config, layout, frames));
     options.scheduler = std::move(control.scheduler);
     options.cache = std::move(control.cache);
-    options.cost = planner::StepCost(config, *DTypeNamed(weight_type_), layout,
-                                     {.bandwidth_bytes_per_s = bandwidth_gb_s_ * 1e9,
-                                      .flops_per_s = gflops_ * 1e9});
+    options.cost = planner::StepCost(
+        config, *DTypeNamed(weight_type_), layout,
+        {.bandwidth_bytes_per_s = bandwidth_gb_s_ * 1e9, .flops_per_s = gflops_ * 1e9});
     return options;
   }
 

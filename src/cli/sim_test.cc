@@ -67,8 +67,7 @@ TEST(Sim, AGeneratedTraceAndItsFileGiveTheSameReport) {
   const std::string file = scratch.File("trace.jsonl");
   const std::string setup =
       " --shape llama-3.1-8b --kv-cache-memory 2GiB --max-model-len 4096 --json ";
-  const BinaryResult made =
-      RunBinary("sim --generate agents --requests 40 --save " + file + setup);
+  const BinaryResult made = RunBinary("sim --generate agents --requests 40 --save " + file + setup);
   ASSERT_EQ(made.exit_code, 0) << made.err;
   const json::object report = json::parse(made.out).as_object();
   EXPECT_EQ(report.at("requests_finished").as_int64(), 40);
@@ -86,8 +85,12 @@ TEST(Sim, WhatCannotWorkIsOneClearSentence) {
     const char* says;
   };
   for (const BadRun& bad :
-       {BadRun{"sim", 2, "--generate KIND"}, BadRun{"sim --generate chat x.jsonl", 2, "--generate"},
-        BadRun{"sim /no/such/trace.jsonl", 3, "/no/such/trace.jsonl"},
+       {BadRun{"sim --kv-cache-memory 4GiB --max-model-len 4096", 2, "--generate KIND"},
+        BadRun{"sim --generate chat", 2, "--kv-cache-memory"},
+        BadRun{"sim --generate chat x.jsonl --kv-cache-memory 4GiB --max-model-len 4096", 2,
+               "--generate"},
+        BadRun{"sim /no/such/trace.jsonl --kv-cache-memory 4GiB --max-model-len 4096", 3,
+               "/no/such/trace.jsonl"},
         BadRun{"sim --generate storm", 2, "storm"},
         BadRun{"sim --generate chat --kv-cache-memory 1MiB", 6, "4194304 bytes"},
         BadRun{"sim --generate chat --kv-cache-memory 64MiB --max-model-len 4096", 2, "4096"}}) {

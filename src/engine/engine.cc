@@ -221,7 +221,26 @@ void Engine::Emit(const UpdateSink& sink) {
   }
   for (const RequestId id : scheduler_.finished()) {
     const sched::RequestState& request = scheduler_.request(id);
-    if (request.beams != nullptr && !request.cancelled) EmitBeams(request, sink);
+    if (request.cancelled) continue;
+    if (request.request.sampling.max_tokens == 0) {
+      EmitScored(request, sink);
+    } else if (request.beams != nullptr) {
+      EmitBeams(request, sink);
+    }
+  }
+}
+
+// A request that draws nothing ends with its prompt.
+void Engine::EmitScored(const sched::RequestState& request, const UpdateSink& sink) const {
+  const sched::Sequence& first = scheduler_.sequence(request.sequences.front());
+  const int told = request.request.beam_search ? request.request.n : request.request.sequences();
+  for (int index = 0; index < told; ++index) {
+    SequenceUpdate update;
+    update.request = request.id;
+    update.index = index;
+    update.finish = sched::FinishReason::kLength;
+    update.usage = {first.prompt_tokens, first.cached_tokens, 0};
+    sink(update);
   }
 }
 
@@ -266,10 +285,15 @@ void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sin
                                    .start = model_.tokenizer().StartAfter(prompt)};
   const auto hypotheses = request.beams->hypotheses();
   for (int index = 0; index < request.request.n; ++index) {
-    if (index >= static_cast<int>(hypotheses.size())) break;
     SequenceUpdate update;
     update.request = request.id;
     update.index = index;
+    if (index >= static_cast<int>(hypotheses.size())) {
+      // Everything else that could have been said was forbidden.
+      update.finish = sched::FinishReason::kError;
+      sink(update);
+      continue;
+    }
     update.tokens = hypotheses[index].tokens;
     update.text = model_.tokenizer().Decode(update.tokens, decode);
     update.finish = hypotheses[index].reason;

@@ -77,9 +77,6 @@ class Engine {
   const EngineStats& stats() const { return stats_; }
 
  private:
-  Engine(const LoadedModel& model, base::ThreadTeam& team, kvstore::KvStore store,
-         const sched::SchedulerOptions& scheduler_options, const kv::KvCacheOptions& cache_options);
-
   // What the engine knows of a sequence beyond its tokens.
   struct SequenceRecord {
     SequenceText text;
@@ -106,6 +103,7 @@ class Engine {
   void AddPromptLogprob(Draw& draw, SequenceUpdate& update) const;
   void AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdate& update);
   void EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const;
+  void EmitScored(const sched::RequestState& request, const UpdateSink& sink) const;
   static TokenLogprobs ToLogprobs(const SampledToken& sampled);
   StopReason StopReasonOf(TokenId token) const;
   void PrepareRecord(SequenceId id, int position);

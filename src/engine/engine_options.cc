@@ -1,6 +1,7 @@
 #include "engine/engine_options.h"
 
 #include <algorithm>
+#include <random>
 #include <thread>
 
 #include <sched.h>
@@ -27,7 +28,9 @@ Result<ControlPlane> ControlPlaneFor(const EngineOptions& options, const model::
   control.cache = layout.CacheOptions(frames);
   control.cache.prefix_caching =
       options.enable_prefix_caching ? kv::PrefixCaching::kOn : kv::PrefixCaching::kOff;
-  control.cache.hash_key = options.seed;
+  // Finds candidates only: no answer depends on it, and no client can aim at it.
+  std::random_device entropy;
+  control.cache.hash_key = (uint64_t{entropy()} << 32) | entropy();
 
   control.scheduler.max_num_seqs = options.max_num_seqs;
   control.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;

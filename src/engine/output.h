@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,6 +23,10 @@ struct TokenLogprobs {
 
 // What stopped a sequence: nothing or the end of text, a stop token, or a stop string.
 using StopReason = std::variant<std::monostate, TokenId, std::string>;
+
+// What FinishReason::kError means, for clients.
+inline constexpr std::string_view kNoTokenSentence =
+    "no token could come next: every one was forbidden, or the model gave no usable numbers";
 
 // Of one sequence.
 struct Usage {

@@ -54,9 +54,9 @@ ActivationForm ActivationFormFor(std::span<const PackedMatrix* const> weights) {
 PackedActivations::PackedActivations(int64_t max_tokens, int64_t max_cols)
     : max_tokens_(max_tokens),
       max_cols_(max_cols),
-      blocks_(Buffer::AllocateOrDie(static_cast<size_t>(max_tokens) *
-                                    static_cast<size_t>(max_cols / kActivationBlock) *
-                                    sizeof(ActivationBlock))) {}
+      blocks_(Buffer::AllocateOrThrow(static_cast<size_t>(max_tokens) *
+                                      static_cast<size_t>(max_cols / kActivationBlock) *
+                                      sizeof(ActivationBlock))) {}
 
 void PackedActivations::Set(const KernelTable& kernels, MatrixView<const float> x,
                             ActivationForm form, base::ThreadTeam& team) {

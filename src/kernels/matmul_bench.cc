@@ -96,7 +96,7 @@ void BM_ReadBandwidth(benchmark::State& state, int threads) {
   const size_t bytes = size_t{256} << 20;
   constexpr size_t kSlices = 64;
   const size_t slice = bytes / kSlices;
-  Buffer buffer = Buffer::AllocateOrDie(bytes);
+  Buffer buffer = Buffer::AllocateOrThrow(bytes);
   std::memset(buffer.data(), 1, bytes);
   base::ThreadTeam team(threads);
   int64_t next = 0;

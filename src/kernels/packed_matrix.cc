@@ -104,7 +104,7 @@ PackedMatrix::PackedMatrix(DType type, int64_t rows, int64_t cols)
     : type_(type), rows_(rows), cols_(cols), panel_bytes_(RowBytes(type, cols) * kPanelRows) {
   QUIRE_CHECK_GE(rows, 0);
   QUIRE_CHECK_GE(cols, 0);
-  buffer_ = Buffer::AllocateOrDie(panel_bytes_ * static_cast<size_t>(panels()));
+  buffer_ = Buffer::AllocateOrThrow(panel_bytes_ * static_cast<size_t>(panels()));
 }
 
 void PackedMatrix::PackRows(int64_t first_row, const StoredTensor& piece) {

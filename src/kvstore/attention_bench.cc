@@ -44,7 +44,7 @@ class BestTime {
 double ReadBandwidth(int threads) {
   constexpr size_t kSlices = 32;
   constexpr size_t kSlice = kColdBytes / kSlices;
-  Buffer buffer = Buffer::AllocateOrDie(kColdBytes);
+  Buffer buffer = Buffer::AllocateOrThrow(kColdBytes);
   std::memset(buffer.data(), 1, kColdBytes);
   base::ThreadTeam team(threads);
   BestTime best;

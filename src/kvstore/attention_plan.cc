@@ -55,9 +55,9 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
   }
   size_t head_dim = layout.head_dim();
   scratch_floats_ = 3 * AlignUp(kRowBlock * head_dim) + kRowBlock * kSpan + 4 * AlignUp(kRowBlock);
-  scratch_ = Buffer::AllocateOrDie(scratch_floats_ * sizeof(float) * limits.threads);
-  partial_values_ = Buffer::AllocateOrDie(kMaxPartials * head_dim * sizeof(float));
-  partial_sums_ = Buffer::AllocateOrDie(2 * kMaxPartials * sizeof(float));
+  scratch_ = Buffer::AllocateOrThrow(scratch_floats_ * sizeof(float) * limits.threads);
+  partial_values_ = Buffer::AllocateOrThrow(kMaxPartials * head_dim * sizeof(float));
+  partial_sums_ = Buffer::AllocateOrThrow(2 * kMaxPartials * sizeof(float));
 }
 
 AttentionPlan::Scratch AttentionPlan::scratch(int thread) {

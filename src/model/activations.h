@@ -44,7 +44,7 @@ class Activations {
   class Rows {
    public:
     Rows(int64_t rows, int64_t cols)
-        : buffer_(Buffer::AllocateOrDie(rows * cols * sizeof(float))), rows_(rows), cols_(cols) {}
+        : buffer_(Buffer::AllocateOrThrow(rows * cols * sizeof(float))), rows_(rows), cols_(cols) {}
     MatrixView<float> View(int64_t rows) {
       QUIRE_CHECK_LE(rows, rows_);
       return {buffer_.as<float>(rows * cols_).data(), rows, cols_};

@@ -14,9 +14,8 @@ TEST(StepCost, AnEightBillionModelReadsItsWeightsOnceAndItsKvPerToken) {
   const auto layout = kvstore::KvLayout::Create(
       model::KvGeometryOf(*config), {kernels::KvCodec::kF16, kernels::KvCodec::kF16, 32});
   ASSERT_TRUE(layout.ok());
-  const sched::CostModel cost =
-      StepCost(*config, DType::kQ8_0, *layout,
-               {.bandwidth_bytes_per_s = 100e9, .flops_per_s = 1e12});
+  const sched::CostModel cost = StepCost(*config, DType::kQ8_0, *layout,
+                                         {.bandwidth_bytes_per_s = 100e9, .flops_per_s = 1e12});
   EXPECT_NEAR(cost.weight_bytes, 7.50e9 * 34 / 32, 0.01e9);
   EXPECT_NEAR(cost.flops_per_token, 2 * 7.50e9, 0.01e9);
   EXPECT_EQ(cost.kv_bytes_per_token, 32 * 8 * 128 * 2 * 2);

@@ -22,14 +22,14 @@ constexpr double kOutputsRemembered = 64.0;
 
 Status Scheduler::Validate(const SchedulerOptions& options,
                            const kv::KvCacheOptions& cache_options) {
-  if (options.max_num_seqs < 1 || options.max_model_len < 2 || options.max_waiting < 1 ||
-      options.max_overtakes < 0) {
-    return MakeError(
-        ErrorKind::kUsage,
-        "max_num_seqs {}, max_model_len {}, max_waiting {} and max_overtakes {} must be "
-        "at least 1, 2, 1 and 0",
-        options.max_num_seqs, options.max_model_len, options.max_waiting, options.max_overtakes);
-  }
+  const auto at_least = [](const char* flag, int value, int least) -> Status {
+    if (value >= least) return Ok{};
+    return MakeError(ErrorKind::kUsage, "{} is {}; at least {} is needed", flag, value, least);
+  };
+  QUIRE_RETURN_IF_ERROR(at_least("--max-num-seqs", options.max_num_seqs, 1));
+  QUIRE_RETURN_IF_ERROR(at_least("--max-model-len", options.max_model_len, 2));
+  QUIRE_RETURN_IF_ERROR(at_least("the length of the queue", options.max_waiting, 1));
+  QUIRE_RETURN_IF_ERROR(at_least("the bound of overtaking", options.max_overtakes, 0));
   if (options.max_num_batched_tokens < options.max_num_seqs) {
     return MakeError(ErrorKind::kUsage,
                      "max_num_batched_tokens {} is below max_num_seqs {}: a step could not decode "

@@ -11,8 +11,35 @@ namespace {
 void SettleBos(const text::Tokenizer& tokenizer, std::vector<TokenId>& ids) {
   if (!tokenizer.adds_bos() || !tokenizer.bos()) return;
   const TokenId bos = *tokenizer.bos();
-  if (ids.empty() || ids.front() != bos) ids.insert(ids.begin(), bos);
-  while (ids.size() >= 2 && ids[1] == bos) ids.erase(ids.begin());
+  const auto first = std::find_if(ids.begin(), ids.end(), [&](TokenId id) { return id != bos; });
+  const auto bos_count = first - ids.begin();
+  if (bos_count == 0) {
+    ids.insert(ids.begin(), bos);
+  } else {
+    ids.erase(ids.begin(), first - 1);
+  }
+}
+
+// The model goes on with the last message itself: what the template writes behind it goes.
+Status CutAfterFinalMessage(const boost::json::array& messages, std::string& text) {
+  const boost::json::object& last = messages.back().as_object();
+  const boost::json::value* content = last.if_contains("content");
+  if (last.at("role") != "assistant" || content == nullptr || !content->is_string()) {
+    return Error{ErrorKind::kUsage,
+                 "'continue_final_message' needs a text of the assistant as the last message",
+                 "continue_final_message"};
+  }
+  std::string_view words = content->get_string();
+  // Templates trim.
+  words.remove_suffix(words.size() - 1 -
+                      std::min(words.find_last_not_of(" \n\t\r"), words.size() - 1));
+  const size_t at = text.rfind(words);
+  if (at == std::string::npos) {
+    return Error{ErrorKind::kUsage, "the chat template changes the message that is to be continued",
+                 "continue_final_message"};
+  }
+  text.resize(at + words.size());
+  return Ok{};
 }
 
 Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::LoadedModel& model) {
@@ -30,6 +57,7 @@ Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::Loa
   }
   Result<std::string> text = chat_template->Render(api.messages, api.template_arguments);
   if (!text.ok()) return Error{ErrorKind::kUsage, text.error().message, "messages"};
+  if (api.continue_final_message) QUIRE_RETURN_IF_ERROR(CutAfterFinalMessage(api.messages, *text));
   std::vector<TokenId> ids = model.tokenizer().Encode(
       *text, {.add_special = api.add_special_tokens, .parse_special = true});
   SettleBos(model.tokenizer(), ids);
@@ -97,7 +125,8 @@ Result<std::vector<sched::Request>> BuildRequests(const ApiRequest& api,
   std::vector<sched::Request> requests;
   for (std::vector<TokenId>& ids : prompts) {
     QUIRE_ASSIGN_OR_RETURN(sched::Request request, MakeRequest(api, std::move(ids), limits));
-    request.sampling.seed = api.seed.value_or(limits.seed);
+    // Prompts of one body that bring no seed must not draw alike.
+    request.sampling.seed = api.seed.value_or(limits.seed + requests.size());
     requests.push_back(std::move(request));
   }
   return requests;

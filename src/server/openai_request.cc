@@ -145,6 +145,21 @@ void ReadBeamSearch(FieldReader& reader, ApiRequest& request) {
   }
 }
 
+// What beam search would have to leave aside is refused, not forgotten.
+void RefuseWithBeams(FieldReader& reader, const ApiRequest& request) {
+  const sched::SamplingParams& sampling = request.sampling;
+  const auto refuse = [&](bool given, const char* name) {
+    if (given) reader.Fail(name, fmt::format("beam search cannot take '{}' into account", name));
+  };
+  refuse(!sampling.stop.empty(), "stop");
+  refuse(!sampling.logit_bias.empty(), "logit_bias");
+  refuse(sampling.presence_penalty != 0.0f, "presence_penalty");
+  refuse(sampling.frequency_penalty != 0.0f, "frequency_penalty");
+  refuse(reader.Find("repetition_penalty") != nullptr && sampling.repetition_penalty != 1.0f,
+         "repetition_penalty");
+  refuse(sampling.logprobs.has_value(), "logprobs");
+}
+
 void ReadCommon(FieldReader& reader, ApiRequest& request) {
   reader.String("model", request.model);
   reader.Int("n", request.n, {1, kMaxChoices});
@@ -244,6 +259,17 @@ void ReadChat(FieldReader& reader, ApiRequest& request) {
   request.add_special_tokens = false;
   reader.Bool("add_special_tokens", request.add_special_tokens);
   reader.String("chat_template", request.chat_template);
+  if (const json::value* format = reader.Find("response_format")) {
+    const json::object* object = format->if_object();
+    const json::value* type = object ? object->if_contains("type") : nullptr;
+    if (type == nullptr || *type != "text") {
+      reader.Fail("response_format", "'response_format' can only be {\"type\": \"text\"}");
+    }
+  }
+  if (const json::value* choice = reader.Find("tool_choice");
+      choice != nullptr && *choice != "auto" && *choice != "none") {
+    reader.Fail("tool_choice", "'tool_choice' can be \"auto\" or \"none\"");
+  }
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   reader.Bool("add_generation_prompt", add_generation_prompt);
@@ -261,6 +287,7 @@ void ReadChat(FieldReader& reader, ApiRequest& request) {
   request.template_arguments["add_generation_prompt"] =
       add_generation_prompt && !continue_final_message;
   request.template_arguments["continue_final_message"] = continue_final_message;
+  request.continue_final_message = continue_final_message;
   if (const json::value* tools = reader.Find("tools")) request.template_arguments["tools"] = *tools;
 }
 
@@ -284,6 +311,7 @@ Result<ApiRequest> ParseApiRequest(Endpoint endpoint, const json::value& body,
   FieldReader reader(*object);
   ReadCommon(reader, request);
   ReadSampling(reader, request);
+  if (request.beam_search) RefuseWithBeams(reader, request);
   if (endpoint == Endpoint::kCompletions) {
     ReadCompletion(reader, request);
   } else {

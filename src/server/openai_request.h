@@ -45,6 +45,8 @@ struct ApiRequest {
   std::string cache_salt;
   std::string request_id;
 
+  bool continue_final_message = false;  // chat: go on with the last message
+
   bool echo = false;
   bool stream = false;
   bool include_usage = false;

@@ -1,13 +1,20 @@
 #include "server/openai_response.h"
 
+#include <algorithm>
+
+#include "text/utf8.h"
+
 namespace quire::server {
 namespace json = boost::json;
 namespace {
 
 // A token's bytes as text; bytes that are no UTF-8 by themselves show as U+FFFD.
 std::string TokenText(const text::Tokenizer& tokenizer, TokenId token) {
-  const TokenId ids[] = {token};
-  return tokenizer.Decode(ids, {});
+  return text::ToValidUtf8(tokenizer.TokenBytes(token));
+}
+
+int64_t CountCharacters(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; });
 }
 
 json::array TokenBytes(const text::Tokenizer& tokenizer, TokenId token) {
@@ -19,7 +26,7 @@ json::array TokenBytes(const text::Tokenizer& tokenizer, TokenId token) {
 // Completions: parallel lists.
 json::object CompletionLogprobs(const engine::Choice& choice, const text::Tokenizer& tokenizer) {
   json::array tokens, token_logprobs, top_logprobs, text_offset;
-  size_t offset = 0;
+  int64_t offset = 0;  // in characters
   for (const engine::TokenLogprobs& entry : choice.logprobs) {
     const std::string text = TokenText(tokenizer, entry.token);
     json::object top;
@@ -28,7 +35,7 @@ json::object CompletionLogprobs(const engine::Choice& choice, const text::Tokeni
     token_logprobs.emplace_back(entry.logprob);
     top_logprobs.emplace_back(std::move(top));
     text_offset.emplace_back(offset);
-    offset += text.size();
+    offset += CountCharacters(text);
   }
   return {{"tokens", std::move(tokens)},
           {"token_logprobs", std::move(token_logprobs)},

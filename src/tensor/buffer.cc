@@ -1,5 +1,7 @@
 #include "tensor/buffer.h"
 
+#include <new>
+
 #include <sys/mman.h>
 
 namespace quire {
@@ -24,9 +26,9 @@ Result<Buffer> Buffer::Allocate(size_t bytes) {
   return buffer;
 }
 
-Buffer Buffer::AllocateOrDie(size_t bytes) {
+Buffer Buffer::AllocateOrThrow(size_t bytes) {
   Result<Buffer> buffer = Allocate(bytes);
-  if (!buffer.ok()) base::CheckFailed(__FILE__, __LINE__, buffer.error().message);
+  if (!buffer.ok()) throw std::bad_alloc();
   return std::move(buffer).value();
 }
 

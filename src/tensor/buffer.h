@@ -25,8 +25,8 @@ class Buffer {
   // Zeroed memory, with huge pages where the system grants them. kExhausted if there is none.
   static Result<Buffer> Allocate(size_t bytes);
 
-  // For sizes derived from a model that already fits: a failure aborts.
-  static Buffer AllocateOrDie(size_t bytes);
+  // As a container of the standard library would: std::bad_alloc where memory runs out.
+  static Buffer AllocateOrThrow(size_t bytes);
 
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
