@@ -183,6 +183,7 @@ const std::vector<std::pair<ToolCallFormat, std::string>>& Prose() {
       {kHermes, "if (a) { b(); } [1, 2] {\"name\": \"f\", \"arguments\": {}}"},
       {kLlama3, "{\"name\": \"Alice\", \"age\": 3}"},
       {kLlama3, "{\"name\": \"Alice\"}"},
+      {kLlama3, "{\"i\": 1, \"name\": \"f\", \"parameters\": {}}"},
       {kLlama3, "int f() { return 0; }\n{}\n{ \"parameters\": {\"a\": 1} } {"},
       {kLlama3, "<|python_tag|>print({1: 2})"},
       {kMistral, "[TOOL_CALLS] is a marker, [TOOL_CALLS][] and [TOOL_CALLS]f[ARG]{} are no calls"},
@@ -294,6 +295,27 @@ TEST(ToolCallParser, MalformedCallAfterAGoodOneIsContent) {
       "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n<tool_call>oops</tool_call>");
   EXPECT_THAT(Calls(answer), ElementsAre("f{}"));
   EXPECT_EQ(answer.content, "<tool_call>oops</tool_call>");
+}
+
+TEST(ToolCallParser, CallWithoutItsLastBraceMayBeFollowedByAnother) {
+  const Answer answer = Parse(kHermes,
+                              "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}\n"
+                              "{\"name\": \"g\", \"arguments\": {}}</tool_call>");
+  EXPECT_THAT(Calls(answer), ElementsAre("f{\"a\": 1}", "g{}"));
+  EXPECT_EQ(answer.content, "");
+}
+
+TEST(ToolCallParser, ClosingMarkerCutAtTheEndIsNoContent) {
+  const Answer answer = Parse(kHermes, "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n</tool_");
+  EXPECT_THAT(Calls(answer), ElementsAre("f{}"));
+  EXPECT_EQ(answer.content, "");
+}
+
+TEST(ToolCallParser, CommasAndBracketsCountOnlyInTheList) {
+  const Answer answer =
+      Parse(kMistral, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {}}], and [more]");
+  EXPECT_THAT(Calls(answer), ElementsAre("f{}"));
+  EXPECT_EQ(answer.content, ", and [more]");
 }
 
 TEST(ToolCallParser, TextIsHeldBackOnlyWhileItCanBeACall) {
