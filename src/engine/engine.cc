@@ -49,7 +49,8 @@ Engine::Engine(Parts parts)
                    store_.layout(), LimitsOf(parts.scheduler)),
       builder_(LimitsOf(parts.scheduler), store_.layout().group_count()),
       samplers_(team_.size(),
-                Sampler(*kernels::DefaultKernels().vector, model_.config().vocab_size)) {}
+                Sampler(*kernels::DefaultKernels().vector, model_.config().vocab_size)),
+      grammar_cache_(model_.tokenizer(), model_.config().vocab_size) {}
 
 Result<RequestId> Engine::Submit(sched::Request request) {
   QUIRE_RETURN_IF_ERROR(ValidateSampling(request.sampling, model_.config().vocab_size));
@@ -63,6 +64,11 @@ Result<RequestId> Engine::Submit(sched::Request request) {
   }
   QUIRE_ASSIGN_OR_RETURN(text::StopStrings stop_strings,
                          text::StopStrings::Create(request.sampling.stop));
+  QUIRE_RETURN_IF_ERROR(ValidateConstraint(request));
+  std::shared_ptr<text::GrammarMasks> grammar;
+  if (request.sampling.constraint) {
+    QUIRE_ASSIGN_OR_RETURN(grammar, grammar_cache_.Get(*request.sampling.constraint));
+  }
   // best_of ranks by log probability, whether or not the client wants to see it.
   if (request.sequences() > request.n && !request.sampling.logprobs) {
     request.sampling.logprobs = 0;
@@ -70,6 +76,8 @@ Result<RequestId> Engine::Submit(sched::Request request) {
   QUIRE_ASSIGN_OR_RETURN(const RequestId id, scheduler_.Submit(std::move(request)));
   if (stop_strings_.size() <= static_cast<size_t>(id.value)) stop_strings_.resize(id.value + 1);
   stop_strings_[id.value].emplace(std::move(stop_strings));
+  if (grammars_.size() <= static_cast<size_t>(id.value)) grammars_.resize(id.value + 1);
+  grammars_[id.value] = std::move(grammar);
   return id;
 }
 
@@ -168,7 +176,7 @@ void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
       return;
     }
     case DrawKind::kToken: {
-      const SequenceRecord& record = *records_[draw.sequence.value];
+      SequenceRecord& record = *records_[draw.sequence.value];
       const bool may_end = draw.position - sequence.prompt_tokens >= request.sampling.min_tokens;
       draw.result = sampler.Sample(
           {.logits = row,
@@ -176,7 +184,9 @@ void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
            .counts = record.counts ? &*record.counts : nullptr,
            // As in vLLM: sequence i of n is what seed + i alone gives.
            .key = {request.sampling.seed + sequence.index, 0, draw.position},
-           .banned = may_end ? std::span<const TokenId>() : std::span(record.end_tokens)});
+           .banned = may_end ? std::span<const TokenId>() : std::span(record.end_tokens),
+           .allowed = record.grammar ? std::span<const uint32_t>(record.grammar->Allowed().words)
+                                     : std::span<const uint32_t>()});
       return;
     }
   }
@@ -271,6 +281,12 @@ void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdat
       finish = sched::FinishReason::kStop;
       update.stop_reason = sampling.stop[*stop];
     }
+    if (record.grammar && finish != sched::FinishReason::kStop) {
+      if (const auto end = EndByGrammar(*record.grammar, token)) {
+        scheduler_.Finish(draw.sequence, *end);
+        finish = end;
+      }
+    }
   }
   if (!finish) return;
   record.text.Finish(update);
@@ -335,10 +351,13 @@ void Engine::PrepareRecord(SequenceId id, int position) {
                     .stop_text = sampling.include_stop_in_output ? text::StopText::kInclude
                                                                  : text::StopText::kExclude,
                     .min_tokens = sampling.min_tokens}),
-      std::nullopt,
+      std::nullopt, std::nullopt,
       sampling.min_tokens > 0 ? sched::EndTokens(sampling, model_.config().eos_ids)
                               : std::vector<TokenId>()});
   if (NeedsCounts(sampling)) record->counts.emplace(request.prompt);
+  if (const auto& grammar = grammars_[sequence.request.value]) {
+    record->grammar.emplace(grammar, sched::EndTokens(sampling, model_.config().eos_ids));
+  }
 }
 
 }  // namespace quire::engine

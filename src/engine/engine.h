@@ -17,6 +17,7 @@
 #include "engine/model_loader.h"
 #include "engine/output.h"
 #include "engine/sampler.h"
+#include "engine/sequence_grammar.h"
 #include "engine/sequence_text.h"
 #include "engine/token_counts.h"
 #include "kvstore/kv_store.h"
@@ -80,8 +81,9 @@ class Engine {
   // What the engine knows of a sequence beyond its tokens.
   struct SequenceRecord {
     SequenceText text;
-    std::optional<TokenCounts> counts;  // only with penalties
-    std::vector<TokenId> end_tokens;    // only with min_tokens: not to be drawn before
+    std::optional<TokenCounts> counts;            // only with penalties
+    std::optional<text::GrammarMatcher> grammar;  // only with a constraint; has seen the output
+    std::vector<TokenId> end_tokens;              // only with min_tokens: not to be drawn before
   };
 
   // Something to take from a row of logits.
@@ -118,8 +120,10 @@ class Engine {
   std::vector<Sampler> samplers_;                               // [threads]
   std::vector<std::unique_ptr<SequenceRecord>> records_;        // by SequenceId
   std::vector<std::optional<text::StopStrings>> stop_strings_;  // by RequestId
-  std::vector<Draw> draws_;                                     // of the step, by logit row
-  std::vector<sched::SequenceOutput> outputs_;                  // of the step; views draws_
+  GrammarCache grammar_cache_;
+  std::vector<std::shared_ptr<text::GrammarMasks>> grammars_;  // by RequestId; null: no constraint
+  std::vector<Draw> draws_;                                    // of the step, by logit row
+  std::vector<sched::SequenceOutput> outputs_;                 // of the step; views draws_
   EngineStats stats_;
 };
 

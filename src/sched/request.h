@@ -13,6 +13,16 @@
 
 namespace quire::sched {
 
+// What the whole output has to be.
+struct OutputConstraint {
+  enum class Kind { kJsonSchema, kJsonObject, kRegex, kChoice, kGbnf };
+  Kind kind = Kind::kJsonObject;
+  std::string text;                  // the schema as JSON, the pattern or the grammar
+  std::vector<std::string> choices;  // kChoice
+
+  bool operator==(const OutputConstraint&) const = default;
+};
+
 // How the next token is chosen. Defaults are the OpenAI API's.
 struct SamplingParams {
   float temperature = 1.0f;  // 0: greedy
@@ -23,6 +33,8 @@ struct SamplingParams {
   float presence_penalty = 0.0f;    // subtracted once per token already in the output
   float frequency_penalty = 0.0f;   // subtracted per occurrence in the output
   std::vector<std::pair<TokenId, float>> logit_bias;
+  // Tokens that lead away from it are not drawn; those that end the text only where it is complete.
+  std::optional<OutputConstraint> constraint;
   uint64_t seed = 0;  // with (sequence index, position) the whole source of randomness
 
   int max_tokens = 16;
