@@ -9,7 +9,7 @@ namespace quire::server {
 
 struct HttpError {
   int status = 500;
-  std::string message;
+  std::string message = {};
   std::string param = {};  // the field at fault; empty: null
   HttpHeaders headers = {};
 };
