@@ -12,8 +12,8 @@
 
 #include "base/rng.h"
 #include "cli/command.h"
+#include "server/openai_format.h"
 #include "server/openai_prompts.h"
-#include "server/openai_response.h"
 
 namespace quire::cli {
 namespace json = boost::json;
@@ -273,8 +273,8 @@ void BatchJob::WriteResponse(OpenLine& line, const engine::Engine& engine) {
              {"response",
               {{"status_code", 200},
                {"request_id", line.id},
-               {"body", server::FormatResponse(header, line.api, completions,
-                                               engine.model().tokenizer())}}},
+               {"body", server::MakeOpenAiFormat(header, line.api, engine.model().tokenizer())
+                            ->Whole(completions)}}},
              {"error", nullptr}});
 }
 

@@ -5,6 +5,7 @@ namespace quire::cli {
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(MakeRunCommand());
+  commands.push_back(MakeServeCommand());
   commands.push_back(MakeBatchCommand());
   commands.push_back(MakeLogitsCommand());
   commands.push_back(MakeTokenizeCommand());

@@ -9,6 +9,7 @@
 namespace quire::cli {
 
 std::unique_ptr<Command> MakeRunCommand();
+std::unique_ptr<Command> MakeServeCommand();
 std::unique_ptr<Command> MakeBatchCommand();
 std::unique_ptr<Command> MakeLogitsCommand();
 std::unique_ptr<Command> MakeTokenizeCommand();

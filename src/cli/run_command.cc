@@ -10,8 +10,8 @@
 #include "cli/engine_flags.h"
 #include "cli/sampling_flags.h"
 #include "engine/completion.h"
+#include "server/openai_format.h"
 #include "server/openai_prompts.h"
-#include "server/openai_response.h"
 
 namespace quire::cli {
 namespace {
@@ -109,7 +109,7 @@ class RunCommand : public Command {
   }
 
   // Streams `lead` and the answer to stdout unless the whole is wanted as JSON.
-  Result<Answer> Generate(const server::ApiRequest& api, std::string_view lead,
+  Result<Answer> Generate(server::ApiRequest api, std::string_view lead,
                           const CommandContext& context) {
     engine::Engine& engine = *running_.engine;
     QUIRE_ASSIGN_OR_RETURN(

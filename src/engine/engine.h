@@ -65,6 +65,9 @@ class Engine {
   // Gives all KV memory of running sequences back; they resume. An answer never shows it.
   void PreemptAll() { scheduler_.PreemptAll(); }
 
+  // Forgets every prefix that nobody holds.
+  void DropCachedPrefixes() { scheduler_.DropCachedPrefixes(); }
+
   // Computes one step and reports what came of it. False: there was nothing to do.
   bool Step(const UpdateSink& sink);
 

@@ -126,6 +126,9 @@ class Scheduler {
   // later. An answer never shows it.
   void PreemptAll();
 
+  // Between steps: forgets every cached prefix that no running sequence holds.
+  void DropCachedPrefixes() { cache_.DropCached(); }
+
   // Drops requests that have finished and plans the next step. The plan is valid until the next
   // call. An empty plan means that nothing is to be computed. Every plan that is not empty must be
   // committed before the next Schedule.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/chat_messages.h"
+
 namespace quire::server {
 namespace {
 
@@ -42,9 +44,9 @@ Status CutAfterFinalMessage(const boost::json::array& messages, std::string& tex
   return Ok{};
 }
 
-Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::LoadedModel& model) {
-  const text::ChatTemplate* chat_template =
-      model.chat_template() ? &*model.chat_template() : nullptr;
+Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::LoadedModel& model,
+                                        const text::ChatTemplate* chat_template) {
+  if (chat_template == nullptr && model.chat_template()) chat_template = &*model.chat_template();
   std::optional<text::ChatTemplate> own;
   if (!api.chat_template.empty()) {
     QUIRE_ASSIGN_OR_RETURN(own, engine::MakeChatTemplate(api.chat_template, model.tokenizer()));
@@ -55,9 +57,13 @@ Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::Loa
                  "this model has no chat template; use /v1/completions or pass 'chat_template'",
                  "messages"};
   }
-  Result<std::string> text = chat_template->Render(api.messages, api.template_arguments);
+  QUIRE_ASSIGN_OR_RETURN(
+      const boost::json::array messages,
+      NormalizeMessages(api.messages, DetectMessageShape(chat_template->source())));
+  Result<std::string> text = chat_template->Render(messages, api.template_arguments);
   if (!text.ok()) return Error{ErrorKind::kUsage, text.error().message, "messages"};
-  if (api.continue_final_message) QUIRE_RETURN_IF_ERROR(CutAfterFinalMessage(api.messages, *text));
+  if (api.continue_final_message) QUIRE_RETURN_IF_ERROR(CutAfterFinalMessage(messages, *text));
+  if (api.forced_call) *text += api.forced_call->prefix;
   std::vector<TokenId> ids = model.tokenizer().Encode(
       *text, {.add_special = api.add_special_tokens, .parse_special = true});
   SettleBos(model.tokenizer(), ids);
@@ -107,14 +113,45 @@ Result<sched::Request> MakeRequest(const ApiRequest& api, std::vector<TokenId> i
   return request;
 }
 
+// How this model writes calls, and what an answer that must be one looks like.
+Status SetUpCalls(ApiRequest& api, const engine::LoadedModel& model,
+                  const text::ChatTemplate* chat_template) {
+  if (!api.tools.MayCall()) return Ok{};
+  if (chat_template == nullptr && model.chat_template()) chat_template = &*model.chat_template();
+  const std::string& source = !api.chat_template.empty() ? api.chat_template
+                              : chat_template != nullptr ? chat_template->source()
+                                                         : api.chat_template;
+  api.tool_format = DetectToolCallFormat(source).value_or(ToolCallFormat::kHermes);
+  api.forced_call = ConstrainToolCall(api.tool_format, api.tools);
+  if (!api.forced_call) return Ok{};
+  if (api.sampling.constraint) {
+    return Error{ErrorKind::kUsage, "an answer that must call a tool can have no other format",
+                 "tool_choice"};
+  }
+  api.sampling.constraint = sched::OutputConstraint{sched::OutputConstraint::Kind::kJsonSchema,
+                                                    boost::json::serialize(api.forced_call->schema),
+                                                    {}};
+  return Ok{};
+}
+
+// What the client wrote, or the words of the ids it sent.
+void FillEchoTexts(ApiRequest& api, const std::vector<std::vector<TokenId>>& prompts,
+                   const text::Tokenizer& tokenizer) {
+  api.echo_texts.clear();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::string* text = std::get_if<std::string>(&api.prompts[i]);
+    api.echo_texts.push_back(text ? *text : tokenizer.Decode(prompts[i], {.skip_special = true}));
+  }
+}
+
 }  // namespace
 
-Result<std::vector<sched::Request>> BuildRequests(const ApiRequest& api,
-                                                  const engine::LoadedModel& model,
-                                                  const PromptLimits& limits) {
+Result<std::vector<std::vector<TokenId>>> EncodePrompts(const ApiRequest& api,
+                                                        const engine::LoadedModel& model,
+                                                        const text::ChatTemplate* chat_template) {
   std::vector<std::vector<TokenId>> prompts;
   if (api.endpoint == Endpoint::kChatCompletions) {
-    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, EncodeChat(api, model));
+    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, EncodeChat(api, model, chat_template));
     prompts.push_back(std::move(ids));
   } else {
     for (const Prompt& prompt : api.prompts) {
@@ -122,6 +159,14 @@ Result<std::vector<sched::Request>> BuildRequests(const ApiRequest& api,
       prompts.push_back(std::move(ids));
     }
   }
+  return prompts;
+}
+
+Result<std::vector<sched::Request>> BuildRequests(ApiRequest& api, const engine::LoadedModel& model,
+                                                  const PromptLimits& limits) {
+  QUIRE_RETURN_IF_ERROR(SetUpCalls(api, model, limits.chat_template));
+  QUIRE_ASSIGN_OR_RETURN(auto prompts, EncodePrompts(api, model, limits.chat_template));
+  if (api.echo) FillEchoTexts(api, prompts, model.tokenizer());
   std::vector<sched::Request> requests;
   for (std::vector<TokenId>& ids : prompts) {
     QUIRE_ASSIGN_OR_RETURN(sched::Request request, MakeRequest(api, std::move(ids), limits));

@@ -14,12 +14,19 @@ namespace quire::server {
 struct PromptLimits {
   int max_model_len = 0;
   uint64_t seed = 0;  // for requests that bring none
+  // In place of the model's; null: the model's.
+  const text::ChatTemplate* chat_template = nullptr;
 };
 
-// One scheduler request per prompt of the body (a chat has one). max_tokens is cut to what the
+// The token ids of the body's prompts (a chat has one), not yet held against any limit.
+Result<std::vector<std::vector<TokenId>>> EncodePrompts(const ApiRequest& api,
+                                                        const engine::LoadedModel& model,
+                                                        const text::ChatTemplate* chat_template);
+
+// Fills in what the body leaves to the model (how calls are written, what is echoed), and makes one
+// scheduler request per prompt of the body (a chat has one). max_tokens is cut to what the
 // context has room for. Errors name the field, the limit and the counts.
-Result<std::vector<sched::Request>> BuildRequests(const ApiRequest& api,
-                                                  const engine::LoadedModel& model,
+Result<std::vector<sched::Request>> BuildRequests(ApiRequest& api, const engine::LoadedModel& model,
                                                   const PromptLimits& limits);
 
 }  // namespace quire::server

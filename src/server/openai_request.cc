@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "server/field_reader.h"
+#include "server/output_constraint.h"
 
 namespace quire::server {
 namespace json = boost::json;
@@ -204,36 +205,6 @@ void ReadCompletion(FieldReader& reader, ApiRequest& request) {
   }
 }
 
-// A message's content: a string, or a list of parts of which only text parts can be served. Text
-// parts are joined, which is what templates written for strings expect.
-Status NormalizeContent(json::object& message) {
-  json::value* content = message.if_contains("content");
-  if (content == nullptr || content->is_null() || content->is_string()) return Ok{};
-  if (!content->is_array()) {
-    return Error{ErrorKind::kUsage, "a message's 'content' must be a string or a list of parts",
-                 "messages"};
-  }
-  std::string text;
-  for (const json::value& part : content->get_array()) {
-    const json::object* object = part.if_object();
-    const json::value* type = object ? object->if_contains("type") : nullptr;
-    const json::value* words = object ? object->if_contains("text") : nullptr;
-    if (type == nullptr || !type->is_string()) {
-      return Error{ErrorKind::kUsage, "a content part must be an object with a 'type'", "messages"};
-    }
-    if (type->get_string() != "text" || words == nullptr || !words->is_string()) {
-      return Error{ErrorKind::kUsage,
-                   fmt::format("content parts of type '{}' are not supported, only 'text'",
-                               std::string_view(type->get_string())),
-                   "messages"};
-    }
-    if (!text.empty()) text += '\n';
-    text += std::string_view(words->get_string());
-  }
-  *content = text;
-  return Ok{};
-}
-
 void ReadMessages(FieldReader& reader, json::array& messages) {
   const json::value* value = reader.Find("messages");
   if (value == nullptr) return reader.Fail("messages", "'messages' is missing");
@@ -241,16 +212,6 @@ void ReadMessages(FieldReader& reader, json::array& messages) {
     return reader.Fail("messages", "'messages' must be a list with at least one message");
   }
   messages = value->get_array();
-  for (json::value& item : messages) {
-    json::object* message = item.if_object();
-    const json::value* role = message ? message->if_contains("role") : nullptr;
-    if (role == nullptr || !role->is_string()) {
-      return reader.Fail("messages", "every message must be an object with a 'role'");
-    }
-    if (Status status = NormalizeContent(*message); !status.ok()) {
-      return reader.Fail("messages", status.error().message);
-    }
-  }
 }
 
 void ReadChat(FieldReader& reader, ApiRequest& request) {
@@ -259,17 +220,6 @@ void ReadChat(FieldReader& reader, ApiRequest& request) {
   request.add_special_tokens = false;
   reader.Bool("add_special_tokens", request.add_special_tokens);
   reader.String("chat_template", request.chat_template);
-  if (const json::value* format = reader.Find("response_format")) {
-    const json::object* object = format->if_object();
-    const json::value* type = object ? object->if_contains("type") : nullptr;
-    if (type == nullptr || *type != "text") {
-      reader.Fail("response_format", "'response_format' can only be {\"type\": \"text\"}");
-    }
-  }
-  if (const json::value* choice = reader.Find("tool_choice");
-      choice != nullptr && *choice != "auto" && *choice != "none") {
-    reader.Fail("tool_choice", "'tool_choice' can be \"auto\" or \"none\"");
-  }
   bool add_generation_prompt = true;
   bool continue_final_message = false;
   reader.Bool("add_generation_prompt", add_generation_prompt);
@@ -288,14 +238,18 @@ void ReadChat(FieldReader& reader, ApiRequest& request) {
       add_generation_prompt && !continue_final_message;
   request.template_arguments["continue_final_message"] = continue_final_message;
   request.continue_final_message = continue_final_message;
-  if (const json::value* tools = reader.Find("tools")) request.template_arguments["tools"] = *tools;
 }
 
 }  // namespace
 
+std::string_view UrlOf(Endpoint endpoint) {
+  return endpoint == Endpoint::kCompletions ? "/v1/completions" : "/v1/chat/completions";
+}
+
 std::optional<Endpoint> EndpointFromUrl(std::string_view url) {
-  if (url == "/v1/completions") return Endpoint::kCompletions;
-  if (url == "/v1/chat/completions") return Endpoint::kChatCompletions;
+  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChatCompletions}) {
+    if (url == UrlOf(endpoint)) return endpoint;
+  }
   return std::nullopt;
 }
 
@@ -311,11 +265,19 @@ Result<ApiRequest> ParseApiRequest(Endpoint endpoint, const json::value& body,
   FieldReader reader(*object);
   ReadCommon(reader, request);
   ReadSampling(reader, request);
+  ReadConstraint(reader, request.sampling.constraint);
   if (request.beam_search) RefuseWithBeams(reader, request);
   if (endpoint == Endpoint::kCompletions) {
     ReadCompletion(reader, request);
   } else {
     ReadChat(reader, request);
+    QUIRE_RETURN_IF_ERROR(reader.status());
+    QUIRE_ASSIGN_OR_RETURN(request.tools, ParseToolOptions(*object));
+    if (request.tools.MayCall()) {
+      // Calls begin with control tokens in some vocabularies; the parser must see them.
+      request.sampling.skip_special_tokens = false;
+      request.template_arguments["tools"] = ToolsForTemplate(request.tools);
+    }
   }
   QUIRE_RETURN_IF_ERROR(reader.status());
   return request;

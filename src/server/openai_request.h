@@ -16,11 +16,14 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "sched/request.h"
+#include "server/tool_call_format.h"
+#include "server/tool_choice.h"
 
 namespace quire::server {
 
 enum class Endpoint { kCompletions, kChatCompletions };
 
+std::string_view UrlOf(Endpoint endpoint);
 // nullopt: no endpoint of this API.
 std::optional<Endpoint> EndpointFromUrl(std::string_view url);
 
@@ -47,12 +50,25 @@ struct ApiRequest {
 
   bool continue_final_message = false;  // chat: go on with the last message
 
+  ToolOptions tools;          // chat
+  uint64_t call_id_seed = 0;  // whence the ids of calls come
+
   bool echo = false;
   bool stream = false;
   bool include_usage = false;
   bool add_special_tokens = true;
   bool return_token_ids = false;
   std::optional<int> truncate_prompt_tokens;  // keep the last so many tokens of the prompt
+
+  // What BuildRequests learns from the model:
+  ToolCallFormat tool_format = ToolCallFormat::kHermes;  // how it writes calls
+  std::optional<ConstrainedToolCall> forced_call;        // the answer is this, prefix and suffix
+                                                         // not generated but given
+  std::vector<std::string> echo_texts;  // [prompts] with echo: what stands before the answer
+
+  size_t prompt_count() const {
+    return endpoint == Endpoint::kChatCompletions ? 1 : prompts.size();
+  }
 };
 
 // Reads a body. `defaults` are the model's (generation_config.json) and hold where the body is

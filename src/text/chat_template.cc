@@ -6,8 +6,9 @@ namespace quire::text {
 
 Result<ChatTemplate> ChatTemplate::Create(std::string source, std::string bos_token,
                                           std::string eos_token) {
-  QUIRE_ASSIGN_OR_RETURN(jinja::Template parsed, jinja::Template::Parse(std::move(source)));
-  return ChatTemplate(std::move(parsed), std::move(bos_token), std::move(eos_token));
+  QUIRE_ASSIGN_OR_RETURN(jinja::Template parsed, jinja::Template::Parse(source));
+  return ChatTemplate(std::move(source), std::move(parsed), std::move(bos_token),
+                      std::move(eos_token));
 }
 
 Result<std::string> ChatTemplate::Render(const boost::json::array& messages,

@@ -20,6 +20,8 @@ class ChatTemplate {
   static Result<ChatTemplate> Create(std::string source, std::string bos_token,
                                      std::string eos_token);
 
+  const std::string& source() const { return source_; }
+
   // `messages`: objects with role and content as in the OpenAI API. `extra`: what else the template
   // sees: tools, documents, add_generation_prompt and the like; it wins over bos_token and
   // eos_token. What the template refuses (raise_exception) is an error with its words.
@@ -27,11 +29,14 @@ class ChatTemplate {
                              const jinja::RenderOptions& options = {}) const;
 
  private:
-  ChatTemplate(jinja::Template parsed, std::string bos_token, std::string eos_token)
-      : template_(std::move(parsed)),
+  ChatTemplate(std::string source, jinja::Template parsed, std::string bos_token,
+               std::string eos_token)
+      : source_(std::move(source)),
+        template_(std::move(parsed)),
         bos_token_(std::move(bos_token)),
         eos_token_(std::move(eos_token)) {}
 
+  std::string source_;
   jinja::Template template_;
   std::string bos_token_;
   std::string eos_token_;

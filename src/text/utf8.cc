@@ -1,5 +1,7 @@
 #include "text/utf8.h"
 
+#include <algorithm>
+
 namespace quire::text {
 namespace {
 
@@ -136,6 +138,10 @@ void Utf8Stream::AppendByte(char byte, std::string& out) {
 void Utf8Stream::Finish(std::string& out) {
   if (pending_size_ > 0) out.append(kReplacementCharacter);
   pending_size_ = 0;
+}
+
+int64_t CountCharacters(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return (byte & 0xC0) != 0x80; });
 }
 
 }  // namespace quire::text

@@ -18,6 +18,9 @@ bool IsValidUtf8(std::string_view text);
 // `text` itself where it is well-formed, else with replacements.
 std::string ToValidUtf8(std::string_view text);
 
+// Of well-formed text.
+int64_t CountCharacters(std::string_view text);
+
 // Bytes of the character that starts with `lead`, in well-formed text.
 inline size_t CharacterLength(char lead) {
   const uint8_t byte = static_cast<uint8_t>(lead);

@@ -1,0 +1,153 @@
+// quire serve: the OpenAI API over HTTP.
+#include <ctime>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/rng.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
+#include "server/api_service.h"
+#include "server/http_server.h"
+
+namespace quire::cli {
+namespace {
+
+class ServeCommand : public Command {
+ public:
+  std::string_view name() const override { return "serve"; }
+  std::string_view summary() const override {
+    return "Serves the model over HTTP, with the OpenAI API.";
+  }
+
+  void Declare(base::FlagSet& flags) override {
+    engine_.DeclareModel(flags);
+    flags.Add("served-model-name", &service_.served_model_name,
+              "What clients call the model; by default its file's name.");
+    flags.Add("chat-template", &chat_template_path_, "A Jinja template in place of the model's.")
+        .Metavar("FILE");
+    flags.Group("Network");
+    flags.Add("host", &http_.host, "Address to listen at; 0.0.0.0 is every network.");
+    flags.Add("port", &port_, "Port to listen at; 0: any free one.").Range(0, 65535);
+    flags.Add("ssl-certfile", &http_.ssl_certfile, "TLS certificate chain, PEM.").Metavar("FILE");
+    flags.Add("ssl-keyfile", &http_.ssl_keyfile, "TLS private key, PEM.").Metavar("FILE");
+    flags.Add("allowed-origin", &http_.allowed_origins,
+              "Web pages of this origin may read answers (CORS); may be repeated.");
+    flags.Add("max-connections", &http_.max_connections, "Most connections at a time.")
+        .Range(1, 1'000'000);
+    flags.Add("max-body-size", &max_body_, "Largest request body.");
+    flags
+        .Add("shutdown-timeout", &shutdown_timeout_s_,
+             "How long SIGTERM waits for answers under way.")
+        .Unit("seconds")
+        .Range(0, 86400);
+    flags.Group("Access");
+    flags.Add("api-key", &keys_, "A key that clients must send; may be repeated.");
+    flags
+        .Add("api-key-file", &key_file_, "Keys, one a line; a second word is the key's cache salt.")
+        .Metavar("FILE");
+    flags.Add("enable-admin", &service_.enable_admin, "Also serve /reset_prefix_cache.");
+    engine_.DeclareCompute(flags);
+    engine_.DeclareServing(flags);
+    flags.Example("quire serve --port 8080", "The bundled model at http://127.0.0.1:8080/v1");
+    flags.Example("quire serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt",
+                  "A model for a network, with keys");
+  }
+
+  Status Run(const CommandContext& context) override {
+    QUIRE_RETURN_IF_ERROR(Configure());
+    server::IoLoop loop;
+    server::ApiService service(loop, service_);
+    server::Router router;
+    service.AddRoutes(router);
+    server::HttpServer http(loop.context(), http_, [&](std::shared_ptr<server::Exchange> exchange) {
+      router.Route(std::move(exchange));
+    });
+    QUIRE_RETURN_IF_ERROR(http.Listen());
+    url_ = fmt::format("{}://{}:{}", http_.ssl_certfile.empty() ? "http" : "https", http_.host,
+                       http.port());
+    loop.OnSignal([&] { Stop(loop, service, http); });
+
+    // Loading takes a while: liveness is answered, readiness is not yet.
+    Status outcome = Ok{};
+    RunningModel running;
+    std::thread loader([&] {
+      auto loaded = std::make_shared<Result<RunningModel>>(engine_.StartEngine(context.terminal));
+      loop.Post([&, loaded] {
+        outcome = Begin(std::move(*loaded), running, service);
+        outcome = outcome.ok() ? Announce(context, service) : outcome;
+        if (!outcome.ok()) loop.Stop();
+      });
+    });
+    loop.Run();
+    loader.join();
+    return outcome;
+  }
+
+ private:
+  Status Configure() {
+    http_.port = static_cast<uint16_t>(port_);
+    http_.max_body_bytes = static_cast<size_t>(max_body_.bytes);
+    service_.version = QUIRE_VERSION;
+    service_.seed = base::Mix64(engine_.seed() ^ static_cast<uint64_t>(std::time(nullptr)));
+    QUIRE_ASSIGN_OR_RETURN(service_.keys, server::ApiKeys::Load(keys_, key_file_));
+    if (!chat_template_path_.empty()) {
+      QUIRE_ASSIGN_OR_RETURN(service_.chat_template, ReadText(chat_template_path_));
+    }
+    return Ok{};
+  }
+
+  static Status Begin(Result<RunningModel> loaded, RunningModel& running,
+                      server::ApiService& service) {
+    QUIRE_ASSIGN_OR_RETURN(running, std::move(loaded));
+    return service.Start(std::move(running.engine));
+  }
+
+  Status Announce(const CommandContext& context, const server::ApiService& service) const {
+    const std::string& model = service.model_name();
+    if (context.json) return WriteJson({{"url", url_}, {"model", model}});
+    return WriteOut(
+        fmt::format("{} serves {}. Try:\n\n"
+                    "  curl {}/v1/completions -H 'Content-Type: application/json' \\\n"
+                    "    -d '{{\"prompt\": \"Once upon a time\", \"max_tokens\": 40}}'\n\n",
+                    context.terminal.Out(Style::kBold, url_), model, url_));
+  }
+
+  // The first signal lets answers under way finish, up to the timeout; the second one does not.
+  void Stop(server::IoLoop& loop, server::ApiService& service, server::HttpServer& http) {
+    if (stopping_) {
+      http.CloseAll();
+      return loop.Stop();
+    }
+    stopping_ = true;
+    http.StopAccepting();
+    http.CloseIdle();
+    // What was answered last must still leave.
+    service.Drain([&] { loop.PostAfter(0.1, [&] { loop.Stop(); }); });
+    loop.PostAfter(shutdown_timeout_s_, [&] {
+      http.CloseAll();
+      loop.Stop();
+    });
+  }
+
+  EngineFlags engine_;
+  server::ServiceOptions service_;
+  server::HttpOptions http_;
+  std::string chat_template_path_;
+  std::string key_file_;
+  std::vector<std::string> keys_;
+  int port_ = 8000;
+  base::ByteSize max_body_{32 << 20};
+  double shutdown_timeout_s_ = 30;
+  std::string url_;
+  bool stopping_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeServeCommand() {
+  return std::make_unique<ServeCommand>();
+}
+
+}  // namespace quire::cli

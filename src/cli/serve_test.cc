@@ -1,0 +1,181 @@
+// The server as a process: what a client gets, what it leaves behind, how it ends.
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "cli/run_binary_for_test.h"
+#include "cli/serve_process_for_test.h"
+#include "server/http_test_client.h"
+
+namespace quire::cli {
+namespace {
+
+namespace json = boost::json;
+using server::Get;
+using server::Post;
+using server::TestClient;
+using server::TestResponse;
+
+// A template in the style of ChatML that knows tools.
+constexpr const char* kTemplate =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if tools %}<tool_call>{{ tools|tojson }}{% endif %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+std::string WithKey(std::string request, const std::string& key) {
+  request.insert(request.find("\r\n") + 2, "Authorization: Bearer " + key + "\r\n");
+  return request;
+}
+
+json::object Body(const TestResponse& response) {
+  return json::parse(response.body).as_object();
+}
+
+// The data of a stream's events, [DONE] left out.
+std::vector<json::object> Events(const std::string& body) {
+  std::vector<json::object> events;
+  size_t at = 0;
+  while ((at = body.find("data: ", at)) != std::string::npos) {
+    at += 6;
+    const std::string data = body.substr(at, body.find("\n\n", at) - at);
+    if (data != "[DONE]") events.push_back(json::parse(data).as_object());
+  }
+  return events;
+}
+
+double Metric(const ServeProcess& server, const std::string& name) {
+  const std::string text = TestClient(server.port()).Ask(Get("/metrics")).body;
+  const size_t at = text.find("\n" + name + "{");
+  if (at == std::string::npos) return -1;
+  return std::stod(text.substr(text.find("} ", at) + 2));
+}
+
+TEST(Serve, StreamedPiecesConcatenateToTheWholeAnswer) {
+  const ServeProcess server({"--threads", "1"});
+  for (const char* more : {R"("temperature":0)", R"("seed":5,"n":3)", R"("seed":9,"stop":["the"])",
+                           R"("seed":3,"echo":true,"logprobs":2)"}) {
+    const std::string body =
+        std::string(R"({"prompt":"The old man","max_tokens":24,)") + more;
+    TestClient client(server.port());
+    const TestResponse whole = client.Ask(Post("/v1/completions", body + "}"));
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    const TestResponse stream =
+        client.Ask(Post("/v1/completions", body + R"(,"stream":true})"));
+    EXPECT_TRUE(stream.Has("text/event-stream"));
+    EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
+    const json::array choices = Body(whole).at("choices").as_array();
+    std::vector<std::string> texts(choices.size());
+    std::vector<std::string> reasons(choices.size());
+    for (const json::object& event : Events(stream.body)) {
+      for (const json::value& choice : event.at("choices").as_array()) {
+        const auto index = static_cast<size_t>(choice.at("index").as_int64());
+        texts[index] += choice.at("text").as_string();
+        if (choice.at("finish_reason").is_string()) {
+          reasons[index] = choice.at("finish_reason").as_string();
+        }
+      }
+    }
+    for (size_t i = 0; i < choices.size(); ++i) {
+      EXPECT_EQ(texts[i], choices[i].at("text").as_string()) << more;
+      EXPECT_EQ(reasons[i], choices[i].at("finish_reason").as_string());
+    }
+  }
+}
+
+TEST(Serve, ToolsAndSchemasShapeTheAnswer) {
+  const ScratchFolder scratch;
+  const ServeProcess server(
+      {"--threads", "1", "--chat-template", scratch.Write("chat.jinja", kTemplate)});
+  TestClient client(server.port());
+  const TestResponse called = client.Ask(Post(
+      "/v1/chat/completions",
+      R"({"messages":[{"role":"user","content":"Weather?"}],"max_tokens":80,"seed":1,
+          "tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object",
+          "properties":{"days":{"type":"integer","minimum":1,"maximum":9}},"required":["days"],
+          "additionalProperties":false}}}],"tool_choice":"required"})"));
+  ASSERT_EQ(called.status, 200) << called.body;
+  const json::value choice = Body(called).at("choices").at(0);
+  EXPECT_EQ(choice.at("finish_reason").as_string(), "tool_calls") << called.body;
+  const json::value function = choice.at("message").at("tool_calls").at(0).at("function");
+  EXPECT_EQ(function.at("name").as_string(), "weather");
+  const int64_t days = json::parse(function.at("arguments").as_string()).at("days").as_int64();
+  EXPECT_TRUE(days >= 1 && days <= 9);
+
+  const TestResponse shaped = client.Ask(
+      Post("/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":60,"seed":2,
+               "response_format":{"type":"json_schema","json_schema":{"name":"x","schema":
+               {"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}}}})"));
+  ASSERT_EQ(shaped.status, 200) << shaped.body;
+  const std::string content(
+      Body(shaped).at("choices").at(0).at("message").at("content").as_string());
+  EXPECT_TRUE(json::parse(content).at("ok").is_bool()) << content;
+}
+
+TEST(Serve, WhatIsWrongIsToldAndTheServerGoesOn) {
+  const ServeProcess server({"--threads", "1", "--api-key", "secret"});
+  struct Bad {
+    const char* path;
+    const char* body;
+    int status;
+    const char* says;
+  };
+  for (const Bad& bad :
+       {Bad{"/v1/completions", "{", 400, "no JSON"},
+        Bad{"/v1/completions", R"({"prompt":""})", 400, "empty"},
+        Bad{"/v1/completions", R"({"prompt":"x","model":"other"})", 404, "no model"},
+        Bad{"/v1/completions", R"({"prompt":"x","temperature":-1})", 400, "temperature"},
+        Bad{"/v1/completions", R"({"prompt":"x","n":2,"best_of":3,"stream":true})", 400, "best_of"},
+        Bad{"/v1/completions", R"({"prompt":"x","guided_regex":"("})", 400, "regex"},
+        Bad{"/v1/chat/completions", R"({"messages":[]})", 400, "messages"},
+        Bad{"/v1/chat/completions",
+            R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})", 400,
+            "image_url"},
+        Bad{"/v1/embeddings", R"({"input":"x"})", 400, "embeddings"},
+        Bad{"/v1/nothing", "{}", 404, ""}}) {
+    const TestResponse response =
+        TestClient(server.port()).Ask(WithKey(Post(bad.path, bad.body), "secret"));
+    EXPECT_EQ(response.status, bad.status) << bad.body << response.body;
+    EXPECT_NE(response.body.find(bad.says), std::string::npos) << response.body;
+    EXPECT_TRUE(Body(response).at("error").as_object().contains("message"));
+  }
+  EXPECT_EQ(TestClient(server.port()).Ask(Get("/v1/models")).status, 401);
+  EXPECT_EQ(TestClient(server.port()).Ask(WithKey(Get("/v1/models"), "wrong")).status, 401);
+  const TestResponse models = TestClient(server.port()).Ask(WithKey(Get("/v1/models"), "secret"));
+  EXPECT_EQ(Body(models).at("data").at(0).at("id").as_string(), "target-q8_0");
+  EXPECT_EQ(TestClient(server.port()).Ask(Get("/ready")).status, 200);
+}
+
+TEST(Serve, AClientThatLeavesFreesItsMemory) {
+  const ServeProcess server({"--threads", "1"});
+  for (const char* stream : {"true", "false"}) {
+    TestClient client(server.port());
+    client.Write(Post("/v1/completions",
+                      std::string(R"({"prompt":"The","max_tokens":1000,"ignore_eos":true,"n":4,)") +
+                          R"("stream":)" + stream + "}"));
+    for (int i = 0; i < 500 && Metric(server, "quire_kv_frames_leased") == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_GT(Metric(server, "quire_kv_frames_leased"), 0);
+    client.Close();
+    for (int i = 0; i < 500 && Metric(server, "quire_kv_frames_leased") != 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_EQ(Metric(server, "quire_kv_frames_leased"), 0);
+    EXPECT_EQ(Metric(server, "vllm:num_requests_running"), 0);
+  }
+}
+
+TEST(Serve, SigtermLetsTheAnswerUnderWayFinish) {
+  ServeProcess server({"--threads", "1"});
+  TestClient client(server.port());
+  client.Write(Post("/v1/completions",
+                    R"({"prompt":"The","max_tokens":300,"ignore_eos":true,"stream":true})"));
+  client.ReadThrough("data: ");
+  EXPECT_EQ(server.Stop(SIGTERM), 0);
+  EXPECT_NE(client.ReadToEnd().find("data: [DONE]"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace quire::cli

@@ -1,0 +1,280 @@
+#include "server/api_service.h"
+
+#include <ctime>
+#include <utility>
+
+#include "base/rng.h"
+#include "kernels/kv_codec.h"
+#include "server/http_error.h"
+#include "server/openai_format.h"
+#include "server/openai_prompts.h"
+
+namespace quire::server {
+namespace json = boost::json;
+
+// A request of a client under way. Lives as long as somebody may still tell something about it.
+struct ApiService::Call {
+  std::shared_ptr<Exchange> exchange;
+  ApiRequest api;
+  std::unique_ptr<AnswerFormat> format;             // views api
+  std::vector<engine::CompletionBuilder> builders;  // [prompts]
+  std::vector<engine::Ticket> tickets;              // [prompts]
+  int sequences_left = 0;
+  bool stream_begun = false;
+};
+
+// What the worker makes of a body.
+struct ApiService::Prepared {
+  ApiRequest api;
+  std::vector<sched::Request> requests;  // [prompts]
+};
+
+namespace {
+
+void Answer(Exchange& exchange, const Error& error) {
+  HttpResponse response{.status = HttpStatus(error.kind),
+                        .body = json::serialize(FormatError(error))};
+  if (response.status == 429) response.headers.push_back({"Retry-After", "1"});
+  exchange.Respond(std::move(response));
+}
+
+std::string RequestId(Endpoint endpoint, uint64_t key) {
+  const char* prefix = endpoint == Endpoint::kChatCompletions ? "chatcmpl-" : "cmpl-";
+  return fmt::format("{}{:016x}", prefix, key);
+}
+
+}  // namespace
+
+ApiService::ApiService(IoLoop& loop, ServiceOptions options)
+    : loop_(loop), options_(std::move(options)), started_s_(std::time(nullptr)) {}
+
+ApiService::~ApiService() = default;
+
+Status ApiService::Start(std::unique_ptr<engine::Engine> engine) {
+  const engine::LoadedModel& model = engine->model();
+  if (!options_.chat_template.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(chat_template_,
+                           engine::MakeChatTemplate(options_.chat_template, model.tokenizer()));
+  }
+  model_name_ = options_.served_model_name.empty() ? model.name() : options_.served_model_name;
+  const kv::KvCacheOptions& cache = engine->scheduler().cache().options();
+  metrics_ = std::make_unique<engine::Metrics>(engine::MetricsLabels{
+      .model = model_name_,
+      .block_tokens = cache.block_tokens,
+      .codec = std::string(kernels::Name(engine->store().layout().format().key_codec)),
+      .prefix_caching = cache.prefix_caching == kv::PrefixCaching::kOn});
+  engine_ = std::make_unique<engine::EngineThread>(
+      std::move(engine), *metrics_, [this](std::vector<engine::EngineEvent> events) {
+        loop_.Post([this, events = std::move(events)]() mutable { Receive(std::move(events)); });
+      });
+  return Ok{};
+}
+
+void ApiService::Drain(std::function<void()> done) {
+  drained_ = std::move(done);
+  if (calls_open_ == 0) drained_();
+}
+
+void ApiService::AddGuarded(Router& router, std::string_view method, std::string_view path,
+                            void (ApiService::*handler)(std::shared_ptr<Exchange>)) {
+  router.Add(method, path, [this, handler](std::shared_ptr<Exchange> exchange) {
+    if (Admit(*exchange)) (this->*handler)(std::move(exchange));
+  });
+}
+
+void ApiService::AddRoutes(Router& router) {
+  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChatCompletions}) {
+    router.Add("POST", UrlOf(endpoint), [this, endpoint](std::shared_ptr<Exchange> exchange) {
+      Generate(endpoint, std::move(exchange));
+    });
+  }
+  AddGuarded(router, "GET", "/v1/models", &ApiService::ListModels);
+  AddGuarded(router, "GET", "/v1/models/{id}", &ApiService::ShowModel);
+  AddGuarded(router, "GET", "/v1/requests", &ApiService::ShowRequests);
+  AddGuarded(router, "POST", "/v1/embeddings", &ApiService::RefuseEmbeddings);
+  AddGuarded(router, "POST", "/tokenize", &ApiService::Tokenize);
+  AddGuarded(router, "POST", "/detokenize", &ApiService::Detokenize);
+  if (options_.enable_admin) {
+    AddGuarded(router, "POST", "/reset_prefix_cache", &ApiService::ResetPrefixCache);
+  }
+  router.Add("GET", "/health", [](std::shared_ptr<Exchange> exchange) {
+    exchange->Respond({.body = R"({"status":"ok"})"});
+  });
+  router.Add("GET", "/ready", [this](std::shared_ptr<Exchange> exchange) {
+    const bool ready = started() && !drained_;
+    exchange->Respond({.status = ready ? 200 : 503,
+                       .body = ready ? R"({"status":"ready"})" : R"({"status":"not ready"})"});
+  });
+  router.Add("GET", "/version", [this](std::shared_ptr<Exchange> exchange) {
+    exchange->Respond({.body = json::serialize(json::object{{"version", options_.version}})});
+  });
+  router.Add("GET", "/metrics", [this](std::shared_ptr<Exchange> exchange) {
+    if (!started()) return exchange->Respond(ErrorResponse({503, "the model is being loaded"}));
+    exchange->Respond({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                       .body = metrics_->Text(engine_->snapshot())});
+  });
+}
+
+std::optional<Tenant> ApiService::Admit(Exchange& exchange) const {
+  std::optional<Tenant> tenant = options_.keys.Authenticate(exchange.request());
+  if (!tenant) {
+    exchange.Respond(ErrorResponse(
+        {.status = 401,
+         .message = "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
+         .headers = {{"WWW-Authenticate", "Bearer"}}}));
+    return std::nullopt;
+  }
+  if (!started() || drained_) {
+    exchange.Respond(ErrorResponse(
+        {.status = 503,
+         .message = drained_ ? "the server is shutting down" : "the model is being loaded",
+         .headers = {{"Retry-After", "5"}}}));
+    return std::nullopt;
+  }
+  return tenant;
+}
+
+void ApiService::Generate(Endpoint endpoint, std::shared_ptr<Exchange> exchange) {
+  const std::optional<Tenant> tenant = Admit(*exchange);
+  if (!tenant) return;
+  auto call = std::make_shared<Call>();
+  call->exchange = std::move(exchange);
+  ++calls_open_;
+  const uint64_t key = base::CounterRng(options_.seed, calls_begun_++, 0).NextU64();
+  call->exchange->OnClosed([this, weak = std::weak_ptr(call)] {
+    if (const CallPtr gone = weak.lock()) Forget(gone);
+  });
+  auto http = std::make_shared<const HttpRequest>(std::move(call->exchange->request()));
+  // The call itself is the I/O thread's alone, up to its last reference.
+  loop_.PostToWorker(
+      [this, call = std::move(call), http, endpoint, tenant = *tenant, key]() mutable {
+        auto prepared = std::make_shared<Result<Prepared>>(Prepare(endpoint, *http, tenant, key));
+        loop_.Post([this, call = std::move(call), prepared] {
+          if (call->exchange == nullptr) return;  // gone meanwhile
+          if (!prepared->ok()) return Fail(call, prepared->error());
+          Submit(call, *std::move(*prepared));
+        });
+      });
+}
+
+Status ApiService::CheckModelName(const std::string& name) const {
+  if (name.empty() || name == model_name_) return Ok{};
+  return Error{
+      ErrorKind::kNotFound,
+      fmt::format("there is no model '{:.100}' here; this server has '{}'", name, model_name_),
+      "model"};
+}
+
+Result<ApiService::Prepared> ApiService::Prepare(Endpoint endpoint, const HttpRequest& http,
+                                                 const Tenant& tenant, uint64_t key) const {
+  json::error_code code;
+  const json::value body = json::parse(http.body, code);
+  if (code) {
+    return MakeError(ErrorKind::kUsage, "the body is no JSON: {}", code.message());
+  }
+  const engine::LoadedModel& model = engine_->model();
+  Prepared prepared;
+  ApiRequest& api = prepared.api;
+  QUIRE_ASSIGN_OR_RETURN(api, ParseApiRequest(endpoint, body, model.sampling_defaults()));
+  QUIRE_RETURN_IF_ERROR(CheckModelName(api.model));
+  if (api.stream && api.best_of > api.n) {
+    return Error{ErrorKind::kUsage, "'best_of' above 'n' cannot be streamed: all must be known",
+                 "best_of"};
+  }
+  if (api.request_id.empty()) {
+    api.request_id = http.Header("x-request-id").value_or(RequestId(endpoint, key));
+  }
+  api.call_id_seed = key;
+  // Whatever salt a client names, tenants with different ones share nothing.
+  if (!tenant.cache_salt.empty()) api.cache_salt = tenant.cache_salt + '\n' + api.cache_salt;
+  QUIRE_ASSIGN_OR_RETURN(
+      prepared.requests,
+      BuildRequests(api, model,
+                    {.max_model_len = engine_->max_model_len(),
+                     .seed = key,
+                     .chat_template = chat_template_ ? &*chat_template_ : nullptr}));
+  return prepared;
+}
+
+void ApiService::Submit(const CallPtr& call, Prepared prepared) {
+  call->api = std::move(prepared.api);
+  call->format = MakeOpenAiFormat(
+      {.id = call->api.request_id, .model = model_name_, .created = std::time(nullptr)}, call->api,
+      engine_->model().tokenizer());
+  for (sched::Request& request : prepared.requests) {
+    if (!call->api.stream) call->builders.emplace_back(request);
+    call->sequences_left += request.beam_search ? request.n : request.sequences();
+    const int prompt = static_cast<int>(call->tickets.size());
+    call->tickets.push_back(engine_->Submit(std::move(request)));
+    routes_[call->tickets.back()] = {call, prompt};
+  }
+}
+
+void ApiService::Receive(std::vector<engine::EngineEvent> events) {
+  for (engine::EngineEvent& event : events) {
+    const auto found = routes_.find(event.ticket);
+    if (found == routes_.end()) continue;  // failed or gone
+    const Route route = found->second;
+    if (const Error* error = std::get_if<Error>(&event.news)) {
+      Fail(route.call, *error);
+    } else {
+      TakeUpdate(route.call, route.prompt, std::get<engine::SequenceUpdate>(event.news));
+    }
+  }
+}
+
+void ApiService::TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpdate& update) {
+  if (update.finish == sched::FinishReason::kError) {
+    return Fail(call, Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)});
+  }
+  const bool ends = update.finish.has_value();
+  if (call->api.stream) {
+    if (!call->stream_begun) {
+      call->stream_begun = true;
+      call->exchange->StartStream({.content_type = "text/event-stream; charset=utf-8",
+                                   .headers = {{"Cache-Control", "no-cache"}}});
+      call->exchange->Send(call->format->Begin());
+    }
+    const int choice = prompt * call->api.n + update.index;
+    const std::string events = call->format->Update(choice, update);
+    if (!events.empty()) call->exchange->Send(events);
+  } else {
+    call->builders[prompt].Add(std::move(update));
+  }
+  if (ends && --call->sequences_left == 0) Finish(call);
+}
+
+void ApiService::Finish(const CallPtr& call) {
+  if (call->api.stream) {
+    call->exchange->Send(call->format->End());
+    call->exchange->EndStream();
+  } else {
+    std::vector<engine::Completion> completions;
+    for (engine::CompletionBuilder& builder : call->builders) completions.push_back(builder.Take());
+    call->exchange->Respond({.body = json::serialize(call->format->Whole(completions))});
+  }
+  Forget(call);
+}
+
+void ApiService::Fail(const CallPtr& call, const Error& error) {
+  if (call->stream_begun) {
+    call->exchange->Send(call->format->Failure(error));
+    call->exchange->EndStream();
+  } else {
+    Answer(*call->exchange, error);
+  }
+  Forget(call);
+}
+
+// Ends whatever of the call is still computed.
+void ApiService::Forget(const CallPtr& call) {
+  if (call->exchange == nullptr) return;
+  call->exchange = nullptr;
+  for (const engine::Ticket ticket : call->tickets) {
+    if (routes_.erase(ticket) > 0) engine_->Cancel(ticket);
+  }
+  --calls_open_;
+  if (drained_ && calls_open_ == 0) drained_();
+}
+
+}  // namespace quire::server

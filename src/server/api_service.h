@@ -1,0 +1,110 @@
+// ApiService: the OpenAI API over an engine. The way of a request:
+//
+//     Exchange -> key, size -> worker: body, template, tokens -> EngineThread -> events
+//              -> AnswerFormat -> Exchange
+//
+// Owns the requests under way. Everything here runs on the I/O thread unless it says otherwise;
+// what takes long runs on the worker, and the engine on its own thread. A client that goes away is
+// cancelled at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/completion.h"
+#include "engine/engine_thread.h"
+#include "server/answer_format.h"
+#include "server/api_keys.h"
+#include "server/io_loop.h"
+#include "server/openai_request.h"
+#include "server/router.h"
+
+namespace quire::server {
+
+struct ServiceOptions {
+  std::string served_model_name;  // empty: the model's own
+  std::string chat_template;      // Jinja source in place of the model's; empty: the model's
+  ApiKeys keys;
+  bool enable_admin = false;
+  std::string version;
+  uint64_t seed = 0;  // whence the seeds of requests that bring none
+};
+
+class ApiService {
+ public:
+  ApiService(IoLoop& loop, ServiceOptions options);
+  ~ApiService();  // ends the engine
+  ApiService(const ApiService&) = delete;
+  ApiService& operator=(const ApiService&) = delete;
+
+  void AddRoutes(Router& router);
+
+  // From here on requests are served; until then /ready and the API answer 503. kInvalid where the
+  // chat template that was given cannot be used. The model must outlive the service.
+  Status Start(std::unique_ptr<engine::Engine> engine);
+  bool started() const { return engine_ != nullptr; }
+
+  // New requests are answered with 503; `done` is called once the last one under way has ended.
+  void Drain(std::function<void()> done);
+
+  size_t calls_open() const { return calls_open_; }
+  const std::string& model_name() const { return model_name_; }
+
+ private:
+  struct Call;
+  struct Prepared;
+  using CallPtr = std::shared_ptr<Call>;
+  // A ticket's call, and which prompt of the body it computes.
+  struct Route {
+    CallPtr call;
+    int prompt = 0;
+  };
+
+  // Handlers.
+  void Generate(Endpoint endpoint, std::shared_ptr<Exchange> exchange);
+  void ListModels(std::shared_ptr<Exchange> exchange);
+  void ShowModel(std::shared_ptr<Exchange> exchange);
+  void RefuseEmbeddings(std::shared_ptr<Exchange> exchange);
+  void Tokenize(std::shared_ptr<Exchange> exchange);
+  void Detokenize(std::shared_ptr<Exchange> exchange);
+  void AnswerFromWorker(
+      std::shared_ptr<Exchange> exchange,
+      std::function<Result<boost::json::object>(const std::string& body)> compute);
+  void ShowRequests(std::shared_ptr<Exchange> exchange);
+  void ResetPrefixCache(std::shared_ptr<Exchange> exchange);
+
+  // The tenant, or an answer with 401 or 503.
+  std::optional<Tenant> Admit(Exchange& exchange) const;
+  void AddGuarded(Router& router, std::string_view method, std::string_view path,
+                  void (ApiService::*handler)(std::shared_ptr<Exchange>));
+
+  // On the worker.
+  Result<Prepared> Prepare(Endpoint endpoint, const HttpRequest& http, const Tenant& tenant,
+                           uint64_t key) const;
+  Status CheckModelName(const std::string& name) const;
+
+  // The way of a call.
+  void Submit(const CallPtr& call, Prepared prepared);
+  void Receive(std::vector<engine::EngineEvent> events);
+  void TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpdate& update);
+  void Finish(const CallPtr& call);
+  void Fail(const CallPtr& call, const Error& error);
+  void Forget(const CallPtr& call);
+
+  IoLoop& loop_;
+  ServiceOptions options_;
+  std::string model_name_;
+  int64_t started_s_ = 0;                            // seconds since 1970
+  std::optional<text::ChatTemplate> chat_template_;  // in place of the model's
+  std::unique_ptr<engine::Metrics> metrics_;
+  std::unordered_map<engine::Ticket, Route> routes_;
+  size_t calls_open_ = 0;
+  uint64_t calls_begun_ = 0;
+  std::function<void()> drained_;                 // set: no new calls
+  std::unique_ptr<engine::EngineThread> engine_;  // last: its thread ends first
+};
+
+}  // namespace quire::server

@@ -1,0 +1,326 @@
+#include "server/openai_format.h"
+
+#include <utility>
+#include <vector>
+
+#include "server/openai_logprobs.h"
+#include "server/tool_call_parser.h"
+#include "text/utf8.h"
+
+namespace quire::server {
+namespace json = boost::json;
+namespace {
+
+json::value StopReasonValue(const engine::StopReason& reason) {
+  if (const TokenId* token = std::get_if<TokenId>(&reason)) return *token;
+  if (const std::string* text = std::get_if<std::string>(&reason)) return json::string(*text);
+  return nullptr;
+}
+
+json::object UsageBody(const engine::Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+// The tool calls of a whole answer, and what is left of its text.
+struct ChatMessage {
+  std::string content;
+  json::array calls;
+
+  void Add(const std::vector<ToolDelta>& deltas) {
+    for (const ToolDelta& delta : deltas) {
+      if (const auto* text = std::get_if<ContentDelta>(&delta)) {
+        content += text->text;
+      } else if (const auto* start = std::get_if<CallStartDelta>(&delta)) {
+        calls.push_back({{"id", start->id},
+                         {"type", "function"},
+                         {"function", {{"name", start->name}, {"arguments", ""}}}});
+      } else {
+        const auto& more = std::get<ArgumentsDelta>(delta);
+        json::object& function = calls.back().as_object()["function"].as_object();
+        function["arguments"].as_string().append(more.text);
+      }
+    }
+  }
+
+  json::object Body() && {
+    json::object message{{"role", "assistant"}, {"content", content}};
+    if (calls.empty()) return message;
+    if (content.empty()) message["content"] = nullptr;
+    message["tool_calls"] = std::move(calls);
+    return message;
+  }
+};
+
+class OpenAiFormat : public AnswerFormat {
+ public:
+  OpenAiFormat(ResponseHeader header, const ApiRequest& request, const text::Tokenizer& tokenizer)
+      : header_(std::move(header)),
+        request_(request),
+        tokenizer_(tokenizer),
+        chat_(request.endpoint == Endpoint::kChatCompletions),
+        streams_(request.prompt_count() * static_cast<size_t>(request.n)) {}
+
+  json::object Whole(std::span<const engine::Completion> completions) override;
+  std::string Begin() override { return ""; }
+  std::string Update(int choice, const engine::SequenceUpdate& update) override;
+  std::string End() override;
+  std::string Failure(const Error& error) override { return SseEvent(FormatError(error)); }
+  json::object ErrorBody(const Error& error) const override { return FormatError(error); }
+
+ private:
+  // What is known of a choice while it is streamed.
+  struct ChoiceStream {
+    bool begun = false;
+    int64_t text_offset = 0;  // in characters, of the next token in the text
+    std::optional<ToolCallParser> calls;
+  };
+
+  bool parses_calls() const { return chat_ && request_.tools.MayCall(); }
+  ToolCallParser NewParser(int choice) const {
+    return ToolCallParser(request_.tool_format, request_.call_id_seed + choice);
+  }
+  std::string_view FinishName(sched::FinishReason reason, int calls) const {
+    if (calls > 0 && reason == sched::FinishReason::kStop) return "tool_calls";
+    return FinishReasonName(reason);
+  }
+  // A forced call's prefix stood in the prompt, and its suffix was not waited for.
+  enum class Place { kStart, kLater };
+  std::string ForcedStart(Place place) const {
+    return request_.forced_call && place == Place::kStart ? request_.forced_call->prefix : "";
+  }
+  std::string ForcedEnd(std::optional<sched::FinishReason> finish) const {
+    const bool whole = finish == sched::FinishReason::kStop;
+    return request_.forced_call && whole ? request_.forced_call->suffix : "";
+  }
+  std::string ForcedText(const std::string& text, sched::FinishReason finish) const {
+    return ForcedStart(Place::kStart) + text + ForcedEnd(finish);
+  }
+  std::string EchoText(int choice) const {
+    return request_.echo ? request_.echo_texts[choice / request_.n] : std::string();
+  }
+
+  json::object ChoiceBody(const engine::Choice& choice, int index) const;
+  json::object Chunk(json::array choices) const;
+  json::object ChunkChoice(int choice, json::object delta) const;
+  std::string SendDeltas(int choice, const std::vector<ToolDelta>& deltas) const;
+  json::value Logprobs(std::span<const engine::TokenLogprobs> entries, int64_t& offset) const;
+
+  ResponseHeader header_;
+  const ApiRequest& request_;
+  const text::Tokenizer& tokenizer_;
+  bool chat_;
+  std::vector<ChoiceStream> streams_;  // by choice
+  engine::Usage usage_;                // of choices that ended while streaming
+};
+
+json::value OpenAiFormat::Logprobs(std::span<const engine::TokenLogprobs> entries,
+                                   int64_t& offset) const {
+  if (!request_.sampling.logprobs) return nullptr;
+  if (chat_) return ChatLogprobs(entries, tokenizer_);
+  return CompletionLogprobs(entries, tokenizer_, offset);
+}
+
+json::object OpenAiFormat::ChoiceBody(const engine::Choice& choice, int index) const {
+  json::object body{{"index", index}};
+  int calls = 0;
+  const std::string echo = EchoText(index);
+  if (parses_calls()) {
+    ToolCallParser parser = NewParser(index);
+    ChatMessage message;
+    message.Add(parser.Feed(ForcedText(choice.text, choice.finish)));
+    message.Add(parser.Finish());
+    calls = parser.calls();
+    body["message"] = std::move(message).Body();
+  } else if (chat_) {
+    body["message"] = {{"role", "assistant"}, {"content", choice.text}};
+  } else {
+    body["text"] = echo + choice.text;
+  }
+  int64_t offset = text::CountCharacters(echo);
+  body["logprobs"] = Logprobs(choice.logprobs, offset);
+  body["finish_reason"] = FinishName(choice.finish, calls);
+  body["stop_reason"] = StopReasonValue(choice.stop_reason);
+  if (request_.return_token_ids) body["token_ids"] = json::value_from(choice.tokens);
+  return body;
+}
+
+json::object OpenAiFormat::Whole(std::span<const engine::Completion> completions) {
+  json::array choices;
+  engine::Usage usage;
+  for (const engine::Completion& completion : completions) {
+    for (const engine::Choice& choice : completion.choices) {
+      json::object body = ChoiceBody(choice, static_cast<int>(choices.size()));
+      if (!completion.prompt_logprobs.empty()) {
+        body["prompt_logprobs"] = PromptLogprobs(completion.prompt_logprobs);
+      }
+      choices.push_back(std::move(body));
+    }
+    usage.prompt_tokens += completion.usage.prompt_tokens;
+    usage.cached_tokens += completion.usage.cached_tokens;
+    usage.completion_tokens += completion.usage.completion_tokens;
+  }
+  return {{"id", header_.id},
+          {"object", chat_ ? "chat.completion" : "text_completion"},
+          {"created", header_.created},
+          {"model", header_.model},
+          {"choices", std::move(choices)},
+          {"usage", UsageBody(usage)}};
+}
+
+json::object OpenAiFormat::Chunk(json::array choices) const {
+  return {{"id", header_.id},
+          {"object", chat_ ? "chat.completion.chunk" : "text_completion"},
+          {"created", header_.created},
+          {"model", header_.model},
+          {"choices", std::move(choices)}};
+}
+
+json::object OpenAiFormat::ChunkChoice(int choice, json::object delta) const {
+  return {{"index", choice},
+          {"delta", std::move(delta)},
+          {"logprobs", nullptr},
+          {"finish_reason", nullptr}};
+}
+
+// Each delta an event: clients read one call, or one piece of text, at a time.
+std::string OpenAiFormat::SendDeltas(int choice, const std::vector<ToolDelta>& deltas) const {
+  std::string events;
+  for (const ToolDelta& delta : deltas) {
+    json::object body;
+    if (const auto* text = std::get_if<ContentDelta>(&delta)) {
+      body["content"] = text->text;
+    } else if (const auto* start = std::get_if<CallStartDelta>(&delta)) {
+      body["tool_calls"] = {json::object{{"index", start->index},
+                                         {"id", start->id},
+                                         {"type", "function"},
+                                         {"function", {{"name", start->name}, {"arguments", ""}}}}};
+    } else {
+      const auto& more = std::get<ArgumentsDelta>(delta);
+      body["tool_calls"] = {
+          json::object{{"index", more.index}, {"function", {{"arguments", more.text}}}}};
+    }
+    events += SseEvent(Chunk({ChunkChoice(choice, std::move(body))}));
+  }
+  return events;
+}
+
+std::string OpenAiFormat::Update(int choice, const engine::SequenceUpdate& update) {
+  ChoiceStream& stream = streams_[choice];
+  std::string events;
+  std::string echo;
+  const Place starts = stream.begun ? Place::kLater : Place::kStart;
+  if (!stream.begun) {
+    stream.begun = true;
+    echo = EchoText(choice);
+    stream.text_offset = text::CountCharacters(echo);
+    if (chat_) {
+      events += SseEvent(Chunk({ChunkChoice(choice, {{"role", "assistant"}, {"content", ""}})}));
+    }
+    if (parses_calls()) stream.calls.emplace(NewParser(choice));
+  }
+  int calls = 0;
+  std::string text = echo + update.text;
+  if (stream.calls) {
+    events += SendDeltas(
+        choice, stream.calls->Feed(ForcedStart(starts) + update.text + ForcedEnd(update.finish)));
+    if (update.finish) events += SendDeltas(choice, stream.calls->Finish());
+    calls = stream.calls->calls();
+    text.clear();
+  }
+  const bool has_news = !text.empty() || !update.logprobs.empty() || update.finish ||
+                        (request_.return_token_ids && !update.tokens.empty());
+  if (!has_news) return events;
+
+  json::object body{{"index", choice}};
+  if (chat_) {
+    body["delta"] = text.empty() ? json::object() : json::object{{"content", text}};
+  } else {
+    body["text"] = text;
+  }
+  body["logprobs"] =
+      update.logprobs.empty() ? nullptr : Logprobs(update.logprobs, stream.text_offset);
+  body["finish_reason"] = nullptr;
+  if (update.finish) {
+    body["finish_reason"] = FinishName(*update.finish, calls);
+    body["stop_reason"] = StopReasonValue(update.stop_reason);
+    if (choice % request_.n == 0) {
+      usage_.prompt_tokens += update.usage.prompt_tokens;
+      usage_.cached_tokens += update.usage.cached_tokens;
+    }
+    usage_.completion_tokens += update.usage.completion_tokens;
+  }
+  if (request_.return_token_ids) body["token_ids"] = json::value_from(update.tokens);
+  return events + SseEvent(Chunk({std::move(body)}));
+}
+
+std::string OpenAiFormat::End() {
+  std::string events;
+  if (request_.include_usage) {
+    json::object chunk = Chunk({});
+    chunk["usage"] = UsageBody(usage_);
+    events += SseEvent(chunk);
+  }
+  return events + "data: [DONE]\n\n";
+}
+
+}  // namespace
+
+std::string SseEvent(const json::object& data) {
+  return "data: " + json::serialize(data) + "\n\n";
+}
+
+std::string SseEvent(std::string_view name, const json::object& data) {
+  return fmt::format("event: {}\n", name) + SseEvent(data);
+}
+
+std::string_view FinishReasonName(sched::FinishReason reason) {
+  switch (reason) {
+    case sched::FinishReason::kStop:
+      return "stop";
+    case sched::FinishReason::kLength:
+      return "length";
+    case sched::FinishReason::kCancelled:
+      return "abort";
+    case sched::FinishReason::kError:
+      return "error";
+  }
+  return "error";
+}
+
+int HttpStatus(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage:
+    case ErrorKind::kInvalid:
+    case ErrorKind::kUnsupported:
+      return 400;
+    case ErrorKind::kNotFound:
+      return 404;
+    case ErrorKind::kExhausted:
+      return 429;
+    case ErrorKind::kIo:
+      return 500;
+  }
+  return 500;
+}
+
+json::object FormatError(const Error& error) {
+  const int status = HttpStatus(error.kind);
+  const char* type = status >= 500   ? "server_error"
+                     : status == 429 ? "rate_limit_error"
+                                     : "invalid_request_error";
+  return {{"error",
+           {{"message", error.message},
+            {"type", type},
+            {"param", error.param.empty() ? json::value(nullptr) : json::value(error.param)},
+            {"code", status}}}};
+}
+
+std::unique_ptr<AnswerFormat> MakeOpenAiFormat(ResponseHeader header, const ApiRequest& request,
+                                               const text::Tokenizer& tokenizer) {
+  return std::make_unique<OpenAiFormat>(std::move(header), request, tokenizer);
+}
+
+}  // namespace quire::server
