@@ -56,18 +56,19 @@ explain_other_system() {
     *fedora* | *rhel*)
       echo "    sudo dnf install gcc-c++ cmake ninja-build pkgconf-pkg-config boost-devel fmt-devel \\"
       echo "      spdlog-devel cli11-devel openssl-devel libicu-devel pcre2-devel xxhash-devel \\"
+      echo "      prometheus-cpp-devel \\"
       echo "      gtest-devel gmock-devel google-benchmark-devel" ;;
     *arch*)
       echo "    sudo pacman -S --needed gcc cmake ninja pkgconf boost fmt spdlog cli11 openssl icu \\"
-      echo "      pcre2 xxhash gtest benchmark" ;;
+      echo "      pcre2 xxhash prometheus-cpp gtest benchmark" ;;
     *suse*)
       echo "    sudo zypper install gcc-c++ cmake ninja pkgconf libboost_json-devel fmt-devel \\"
       echo "      spdlog-devel cli11-devel libopenssl-devel libicu-devel pcre2-devel xxhash-devel \\"
       echo "      gtest gmock google-benchmark-devel" ;;
     *)
       echo "    a C++20 compiler (g++ 12+), CMake 3.25+, Ninja, pkg-config, and the development files"
-      echo "    of Boost.JSON 1.81+, fmt, spdlog, CLI11, OpenSSL, ICU, PCRE2, xxHash, GoogleTest and"
-      echo "    Google Benchmark" ;;
+      echo "    of Boost 1.81+, fmt, spdlog, CLI11, OpenSSL, ICU, PCRE2, xxHash, prometheus-cpp,"
+      echo "    GoogleTest and Google Benchmark" ;;
   esac
   echo "Then run the same command again."
 }

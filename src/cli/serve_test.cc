@@ -47,7 +47,7 @@ std::vector<json::object> Events(const std::string& body) {
 double Metric(const ServeProcess& server, const std::string& name) {
   const std::string text = TestClient(server.port()).Ask(Get("/metrics")).body;
   const size_t at = text.find("\n" + name + "{");
-  if (at == std::string::npos) return -1;
+  EXPECT_NE(at, std::string::npos) << name;
   return std::stod(text.substr(text.find("} ", at) + 2));
 }
 

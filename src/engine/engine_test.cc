@@ -234,7 +234,6 @@ TEST_P(EngineTest, CancelFreesEverythingAtOnce) {
     EXPECT_EQ(update.request, *second);
     finished += update.finish.has_value();
   };
-  EngineOptions small;
   ASSERT_TRUE(engine->Step([](const SequenceUpdate&) {}));
   engine->Cancel(*first);
   engine->scheduler().CheckInvariants();
