@@ -55,13 +55,11 @@ TEST(Serve, StreamedPiecesConcatenateToTheWholeAnswer) {
   const ServeProcess server({"--threads", "1"});
   for (const char* more : {R"("temperature":0)", R"("seed":5,"n":3)", R"("seed":9,"stop":["the"])",
                            R"("seed":3,"echo":true,"logprobs":2)"}) {
-    const std::string body =
-        std::string(R"({"prompt":"The old man","max_tokens":24,)") + more;
+    const std::string body = std::string(R"({"prompt":"The old man","max_tokens":24,)") + more;
     TestClient client(server.port());
     const TestResponse whole = client.Ask(Post("/v1/completions", body + "}"));
     ASSERT_EQ(whole.status, 200) << whole.body;
-    const TestResponse stream =
-        client.Ask(Post("/v1/completions", body + R"(,"stream":true})"));
+    const TestResponse stream = client.Ask(Post("/v1/completions", body + R"(,"stream":true})"));
     EXPECT_TRUE(stream.Has("text/event-stream"));
     EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
     const json::array choices = Body(whole).at("choices").as_array();
@@ -88,9 +86,9 @@ TEST(Serve, ToolsAndSchemasShapeTheAnswer) {
   const ServeProcess server(
       {"--threads", "1", "--chat-template", scratch.Write("chat.jinja", kTemplate)});
   TestClient client(server.port());
-  const TestResponse called = client.Ask(Post(
-      "/v1/chat/completions",
-      R"({"messages":[{"role":"user","content":"Weather?"}],"max_tokens":80,"seed":1,
+  const TestResponse called = client.Ask(
+      Post("/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"Weather?"}],"max_tokens":80,"seed":1,
           "tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object",
           "properties":{"days":{"type":"integer","minimum":1,"maximum":9}},"required":["days"],
           "additionalProperties":false}}}],"tool_choice":"required"})"));
@@ -102,9 +100,9 @@ TEST(Serve, ToolsAndSchemasShapeTheAnswer) {
   const int64_t days = json::parse(function.at("arguments").as_string()).at("days").as_int64();
   EXPECT_TRUE(days >= 1 && days <= 9);
 
-  const TestResponse shaped = client.Ask(
-      Post("/v1/chat/completions",
-           R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":60,"seed":2,
+  const TestResponse shaped =
+      client.Ask(Post("/v1/chat/completions",
+                      R"({"messages":[{"role":"user","content":"Hi"}],"max_tokens":60,"seed":2,
                "response_format":{"type":"json_schema","json_schema":{"name":"x","schema":
                {"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}}}})"));
   ASSERT_EQ(shaped.status, 200) << shaped.body;
@@ -130,8 +128,7 @@ TEST(Serve, WhatIsWrongIsToldAndTheServerGoesOn) {
         Bad{"/v1/completions", R"({"prompt":"x","guided_regex":"("})", 400, "regex"},
         Bad{"/v1/chat/completions", R"({"messages":[]})", 400, "messages"},
         Bad{"/v1/chat/completions",
-            R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})", 400,
-            "image_url"},
+            R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})", 400, "image_url"},
         Bad{"/v1/embeddings", R"({"input":"x"})", 400, "embeddings"},
         Bad{"/v1/nothing", "{}", 404, ""}}) {
     const TestResponse response =
