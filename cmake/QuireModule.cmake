@@ -52,7 +52,7 @@ function(quire_module name)
                          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
                          PROPERTIES TIMEOUT 600)
   endif()
-  if(benches)
+  if(benches AND NOT QUIRE_SANITIZE)  # a sanitizer's figures say nothing
     add_executable(${name}_bench ${benches})
     target_link_libraries(${name}_bench PRIVATE quire_${name} quire_warnings
                                                 benchmark::benchmark_main)
