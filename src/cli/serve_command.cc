@@ -58,6 +58,7 @@ class ServeCommand : public Command {
   Status Run(const CommandContext& context) override {
     QUIRE_RETURN_IF_ERROR(Configure());
     server::IoLoop loop;
+    RunningModel running;  // outlives the service, whose engine computes with it to the end
     server::ApiService service(loop, service_);
     server::Router router;
     service.AddRoutes(router);
@@ -71,7 +72,6 @@ class ServeCommand : public Command {
 
     // Loading takes a while: liveness is answered, readiness is not yet.
     Status outcome = Ok{};
-    RunningModel running;
     std::thread loader([&] {
       auto loaded = std::make_shared<Result<RunningModel>>(engine_.StartEngine(context.terminal));
       loop.Post([&, loaded] {

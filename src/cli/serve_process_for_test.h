@@ -1,9 +1,11 @@
 // Starts `quire serve` on a free port, for tests; ends it at the end of the object's life.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <boost/json.hpp>
@@ -58,11 +60,16 @@ class ServeProcess {
   const std::string& url() const { return url_; }
   uint16_t port() const { return port_; }
 
-  // The exit code, or minus the signal that ended it.
+  void Signal(int signal) const { ::kill(process_, signal); }
+
+  // The exit code, or minus the signal that ended it: SIGKILL if nothing else did in half a minute.
   int Stop(int signal) {
     ::kill(process_, signal);
     int status = 0;
-    ::waitpid(process_, &status, 0);
+    for (int i = 0; ::waitpid(process_, &status, WNOHANG) == 0; ++i) {
+      if (i == 3000) ::kill(process_, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     process_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }

@@ -174,5 +174,19 @@ TEST(Serve, SigtermLetsTheAnswerUnderWayFinish) {
   EXPECT_NE(client.ReadToEnd().find("data: [DONE]"), std::string::npos);
 }
 
+// The engine may be in the middle of a step.
+TEST(Serve, ASecondSignalCutsOffWhatIsUnderWay) {
+  ServeProcess server({"--threads", "2"});
+  TestClient client(server.port());
+  client.Write(
+      Post("/v1/completions",
+           R"({"prompt":"The","max_tokens":1000,"ignore_eos":true,"n":32,"stream":true})"));
+  client.ReadThrough("data: ");
+  server.Signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(server.Stop(SIGTERM), 0);
+  EXPECT_EQ(client.ReadToEnd().find("[DONE]"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace quire::cli

@@ -37,12 +37,9 @@ class AnswerFormat {
   virtual std::string Update(int choice, const engine::SequenceUpdate& update) = 0;
   virtual std::string End() = 0;
   virtual std::string Failure(const Error& error) = 0;
-
-  virtual boost::json::object ErrorBody(const Error& error) const = 0;
 };
 
-// One server-sent event of `data`, and of a named event.
+// One server-sent event.
 std::string SseEvent(const boost::json::object& data);
-std::string SseEvent(std::string_view name, const boost::json::object& data);
 
 }  // namespace quire::server

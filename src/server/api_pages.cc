@@ -1,6 +1,7 @@
 // ApiService: what is answered without computing: models, tokens, requests under way.
 #include "server/api_service.h"
 #include "server/field_reader.h"
+#include "server/http_error.h"
 #include "server/openai_format.h"
 #include "server/openai_prompts.h"
 
@@ -14,8 +15,9 @@ void AnswerJson(Exchange& exchange, const json::object& body) {
 
 void AnswerResult(Exchange& exchange, const Result<json::object>& result) {
   if (result.ok()) return AnswerJson(exchange, *result);
-  exchange.Respond({.status = HttpStatus(result.error().kind),
-                    .body = json::serialize(FormatError(result.error()))});
+  const Error& error = result.error();
+  exchange.Respond(ErrorResponse(
+      {.status = HttpStatus(error.kind), .message = error.message, .param = error.param}));
 }
 
 Result<json::object> ParseBody(const std::string& body) {

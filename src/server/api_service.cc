@@ -32,10 +32,10 @@ struct ApiService::Prepared {
 namespace {
 
 void Answer(Exchange& exchange, const Error& error) {
-  HttpResponse response{.status = HttpStatus(error.kind),
-                        .body = json::serialize(FormatError(error))};
-  if (response.status == 429) response.headers.push_back({"Retry-After", "1"});
-  exchange.Respond(std::move(response));
+  HttpError answer{
+      .status = HttpStatus(error.kind), .message = error.message, .param = error.param};
+  if (answer.status == 429) answer.headers.push_back({"Retry-After", "1"});
+  exchange.Respond(ErrorResponse(std::move(answer)));
 }
 
 std::string RequestId(Endpoint endpoint, uint64_t key) {

@@ -8,18 +8,23 @@
 
 namespace quire::server {
 
-HttpResponse ErrorResponse(HttpError error) {
+boost::json::object ErrorBody(const HttpError& error) {
+  const char* type = error.status >= 500   ? "server_error"
+                     : error.status == 429 ? "rate_limit_error"
+                                           : "invalid_request_error";
   const boost::json::value param =
       error.param.empty() ? boost::json::value(nullptr) : boost::json::value(error.param);
-  const boost::json::object body = {
-      {"error",
-       {{"message", text::ToValidUtf8(error.message)},
-        {"type", error.status >= 500 ? "server_error" : "invalid_request_error"},
-        {"param", param},
-        {"code", error.status}}}};
+  return {{"error",
+           {{"message", text::ToValidUtf8(error.message)},
+            {"type", type},
+            {"param", param},
+            {"code", error.status}}}};
+}
+
+HttpResponse ErrorResponse(HttpError error) {
   HttpResponse response;
   response.status = error.status;
-  response.body = boost::json::serialize(body);
+  response.body = boost::json::serialize(ErrorBody(error));
   response.headers = std::move(error.headers);
   return response;
 }

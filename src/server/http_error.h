@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <boost/json/object.hpp>
+
 #include "server/http_exchange.h"
 
 namespace quire::server {
@@ -13,6 +15,8 @@ struct HttpError {
   std::string param = {};  // the field at fault; empty: null
   HttpHeaders headers = {};
 };
+
+boost::json::object ErrorBody(const HttpError& error);
 
 HttpResponse ErrorResponse(HttpError error);
 

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/http_error.h"
 #include "server/openai_logprobs.h"
 #include "server/tool_call_parser.h"
 #include "text/utf8.h"
@@ -68,7 +69,6 @@ class OpenAiFormat : public AnswerFormat {
   std::string Update(int choice, const engine::SequenceUpdate& update) override;
   std::string End() override;
   std::string Failure(const Error& error) override { return SseEvent(FormatError(error)); }
-  json::object ErrorBody(const Error& error) const override { return FormatError(error); }
 
  private:
   // What is known of a choice while it is streamed.
@@ -272,10 +272,6 @@ std::string SseEvent(const json::object& data) {
   return "data: " + json::serialize(data) + "\n\n";
 }
 
-std::string SseEvent(std::string_view name, const json::object& data) {
-  return fmt::format("event: {}\n", name) + SseEvent(data);
-}
-
 std::string_view FinishReasonName(sched::FinishReason reason) {
   switch (reason) {
     case sched::FinishReason::kStop:
@@ -307,15 +303,8 @@ int HttpStatus(ErrorKind kind) {
 }
 
 json::object FormatError(const Error& error) {
-  const int status = HttpStatus(error.kind);
-  const char* type = status >= 500   ? "server_error"
-                     : status == 429 ? "rate_limit_error"
-                                     : "invalid_request_error";
-  return {{"error",
-           {{"message", error.message},
-            {"type", type},
-            {"param", error.param.empty() ? json::value(nullptr) : json::value(error.param)},
-            {"code", status}}}};
+  return ErrorBody(
+      {.status = HttpStatus(error.kind), .message = error.message, .param = error.param});
 }
 
 std::unique_ptr<AnswerFormat> MakeOpenAiFormat(ResponseHeader header, const ApiRequest& request,
