@@ -50,11 +50,14 @@ class Binding {
   }
 
  private:
-  static std::string SwitchWithValue(std::span<const std::string> args) {
+  std::string SwitchWithValue(std::span<const std::string> args) const {
     for (const std::string& arg : args) {
-      if (arg.starts_with("--") && arg.find('=') != std::string::npos) {
-        return fmt::format("{} is no way to set a switch; write --name or --no-name.", arg);
-      }
+      const size_t equals = arg.find('=');
+      if (!arg.starts_with("--") || equals == std::string::npos) continue;
+      const std::string name = arg.substr(2, equals - 2);
+      const Flag* flag = flags_.Find(name);
+      if (flag == nullptr || !flag->is_switch()) continue;
+      return fmt::format("{} is no way to set a switch; write --{} or --no-{}.", arg, name, name);
     }
     return "a switch takes no value; write --name or --no-name.";
   }

@@ -185,7 +185,7 @@ TEST(Run, WhatCannotWorkIsOneClearSentence) {
                             BadRun{"run --kv-cache-memory 1KiB hello", 6, "1024 bytes"},
                             BadRun{"run --max-model-len 5000 hello", 2, "at most 1024"},
                             BadRun{"run -m /no/such/model hello", 3, "/no/such/model"},
-                            BadRun{"run --raw=maybe hello", 2, "--raw=maybe"},
+                            BadRun{"run --threads=1 --raw=maybe hello", 2, "--raw=maybe"},
                             BadRun{"run --max-model-len 1 hello", 2, "at least 2"},
                             BadRun{"tokenize --file .", 7, "it is a folder"}}) {
     const BinaryResult result = RunBinary(bad.arguments);

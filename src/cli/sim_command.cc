@@ -1,11 +1,9 @@
 // quire sim: replays requests against scheduler and cache, without a model, on a clock that a cost
 // model turns: for sizes that no machine at hand has.
-#include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
-#include <system_error>
+#include <utility>
 
 #include <boost/json/object.hpp>
 
