@@ -63,6 +63,10 @@ TEST_F(ServeApi, BadWordsDoNotComeAndAllowedTokensAlone) {
     EXPECT_TRUE(token == 300 || token == 301);
   }
   EXPECT_EQ(Ask("/v1/completions", start + R"(,"allowed_token_ids":[]})").status, 400);
+  const TestResponse nothing =
+      Ask("/v1/completions", start + R"(,"allowed_token_ids":[300],"guided_regex":"[0-9]+"})");
+  EXPECT_EQ(nothing.status, 422) << nothing.body;
+  EXPECT_THAT(nothing.body, HasSubstr("no token may come next"));
   EXPECT_EQ(Ask("/v1/completions", start + R"(,"allowed_token_ids":[1000000]})").status, 400);
 }
 

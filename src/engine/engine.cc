@@ -202,7 +202,7 @@ void Engine::CollectOutputs() {
     if (!draw.result.ok()) {
       const Error& error = draw.result.error();
       const auto level =
-          error.kind == ErrorKind::kUsage ? spdlog::level::debug : spdlog::level::err;
+          error.kind == ErrorKind::kContradiction ? spdlog::level::debug : spdlog::level::err;
       spdlog::log(level, "sequence {} ends: {}", draw.sequence, error.message);
       scheduler_.Finish(draw.sequence, sched::FinishReason::kError);
       continue;
@@ -318,7 +318,8 @@ void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sin
     if (index >= static_cast<int>(hypotheses.size())) {
       // Everything else that could have been said was forbidden.
       update.finish = sched::FinishReason::kError;
-      update.error = Error{ErrorKind::kUsage, "there are fewer continuations than 'n'", "n"};
+      update.error =
+          Error{ErrorKind::kContradiction, "there are fewer continuations than 'n'", "n"};
       sink(update);
       continue;
     }

@@ -46,7 +46,7 @@ struct SequenceUpdate {
 
   // Set in a sequence's last update.
   std::optional<sched::FinishReason> finish;
-  std::optional<Error> error;  // with FinishReason::kError: kUsage where the request forbade it all
+  std::optional<Error> error;  // with kError: kContradiction where the request left nothing
   StopReason stop_reason;
   Usage usage;
 };

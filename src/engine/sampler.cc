@@ -152,7 +152,7 @@ Result<Sampler::Adjusted> Sampler::Adjust(const SampleInput& input) {
                      "overflow.");
   }
   if (adjusted.max.value == -kInfinity) {
-    return MakeError(ErrorKind::kUsage,
+    return MakeError(ErrorKind::kContradiction,
                      "no token may come next: the request's constraint, bad_words and "
                      "allowed_token_ids exclude them all");
   }

@@ -321,6 +321,8 @@ int HttpStatus(ErrorKind kind) {
       return 429;
     case ErrorKind::kIo:
       return 500;
+    case ErrorKind::kContradiction:
+      return 422;
   }
   return 500;
 }
