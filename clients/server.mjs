@@ -8,11 +8,13 @@ export const kKey = 'a-key-of-the-tests';
 export const kContext = 1024;  // tokens that the bundled model sees
 const kHeaders = { Authorization: `Bearer ${kKey}`, 'Content-Type': 'application/json' };
 
-// Runs the server with these flags besides those that every test wants. Resolves once it is ready.
-export async function startServer(flags = []) {
-  const template = fileURLToPath(new URL('./tools.jinja', import.meta.url));
-  const args = ['serve', '--port', '0', '--json', '--threads', '1', '--api-key', kKey,
-    '--chat-template', template, ...flags];
+// A key, and a template that knows tools: the bundled model's own does not.
+const kUsualFlags = ['--api-key', kKey,
+  '--chat-template', fileURLToPath(new URL('./tools.jinja', import.meta.url))];
+
+// Runs the server. Resolves once it is ready.
+export async function startServer(flags = kUsualFlags) {
+  const args = ['serve', '--port', '0', '--json', '--threads', '1', ...flags];
   const child = spawn(process.env.QUIRE_BINARY, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = new Promise((resolve) => child.once('exit', (code, signal) => {
     resolve({ code, signal });
