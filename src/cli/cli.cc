@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <boost/json/object.hpp>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
 
 #include "base/flags.h"
 #include "cli/command.h"
@@ -23,11 +25,14 @@ using Commands = std::vector<std::unique_ptr<Command>>;
 struct CommonFlags {
   bool json = false;
   bool dump_config = false;
+  std::string log_level = "warning";
 
   void Declare(base::FlagSet& flags) {
     flags.Group("Output");
     flags.Add("json", &json, "Print the result as JSON.");
     flags.Add("dump-config", &dump_config, "Print the value of every flag as JSON and stop.");
+    flags.Add("log-level", &log_level, "What is logged, to standard error.")
+        .OneOf({"debug", "info", "warning", "error", "off"});
   }
 };
 
@@ -103,6 +108,7 @@ Status RunCommand(Command& command, std::span<const std::string> args, const Ter
   QUIRE_ASSIGN_OR_RETURN(ParsedAs parsed, ParseFlags(flags, args));
   if (parsed == ParsedAs::kHelp) return WriteOut(flags.HelpText(Usage(command), command.summary()));
   if (common.dump_config) return WriteJson(ConfigAsJson(flags));
+  spdlog::set_level(spdlog::level::from_str(common.log_level));
   return command.Run({terminal, common.json});
 }
 
@@ -159,6 +165,7 @@ int ExitCode(ErrorKind kind) {
 
 int RunCli(std::span<const std::string> args) {
   Terminal terminal = Terminal::Detect();
+  spdlog::set_default_logger(spdlog::stderr_color_mt("quire"));
   Status status = Dispatch(AllCommands(), args, terminal);
   if (status.ok()) return 0;
   std::string line = fmt::format("{} {}\n", terminal.Err(Style::kRed, "quire:"),

@@ -65,6 +65,7 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   options.enable_prefix_caching = enable_prefix_caching_;
   options.threads = threads_;
   options.seed = seed_;
+  options.max_queued_requests = max_queued_requests_;
   return options;
 }
 

@@ -38,6 +38,9 @@ class EngineFlags {
   // Loads the model that was named, or the default, and makes its engine.
   Result<RunningModel> StartEngine(const Terminal& terminal) const;
 
+  // How many requests may wait; the rest is refused.
+  void SetMaxQueuedRequests(int count) { max_queued_requests_ = count; }
+
   bool model_named() const { return model_.named(); }
   Result<kvstore::KvFormat> kv_format() const;
   uint64_t seed() const { return seed_; }
@@ -54,6 +57,7 @@ class EngineFlags {
   int max_num_batched_tokens_ = 512;
   bool enable_prefix_caching_ = true;
   uint64_t seed_ = 0;
+  std::optional<int> max_queued_requests_;
 };
 
 // f32, f16, bf16, or auto (f16).

@@ -1,9 +1,13 @@
 // quire serve: the OpenAI API over HTTP.
+#include <algorithm>
 #include <ctime>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
 #include "base/rng.h"
 #include "cli/commands.h"
@@ -27,27 +31,8 @@ class ServeCommand : public Command {
               "What clients call the model; by default its file's name.");
     flags.Add("chat-template", &chat_template_path_, "A Jinja template in place of the model's.")
         .Metavar("FILE");
-    flags.Group("Network");
-    flags.Add("host", &http_.host, "Address to listen at; 0.0.0.0 is every network.");
-    flags.Add("port", &port_, "Port to listen at; 0: any free one.").Range(0, 65535);
-    flags.Add("ssl-certfile", &http_.ssl_certfile, "TLS certificate chain, PEM.").Metavar("FILE");
-    flags.Add("ssl-keyfile", &http_.ssl_keyfile, "TLS private key, PEM.").Metavar("FILE");
-    flags.Add("allowed-origin", &http_.allowed_origins,
-              "Web pages of this origin may read answers (CORS); may be repeated.");
-    flags.Add("max-connections", &http_.max_connections, "Most connections at a time.")
-        .Range(1, 1'000'000);
-    flags.Add("max-body-size", &max_body_, "Largest request body.");
-    flags
-        .Add("shutdown-timeout", &shutdown_timeout_s_,
-             "How long SIGTERM waits for answers under way.")
-        .Unit("seconds")
-        .Range(0, 86400);
-    flags.Group("Access");
-    flags.Add("api-key", &keys_, "A key that clients must send; may be repeated.");
-    flags
-        .Add("api-key-file", &key_file_, "Keys, one a line; a second word is the key's cache salt.")
-        .Metavar("FILE");
-    flags.Add("enable-admin", &service_.enable_admin, "Also serve /reset_prefix_cache.");
+    DeclareNetwork(flags);
+    DeclareAccess(flags);
     engine_.DeclareCompute(flags);
     engine_.DeclareServing(flags);
     flags.Example("quire serve --port 8080", "The bundled model at http://127.0.0.1:8080/v1");
@@ -85,9 +70,62 @@ class ServeCommand : public Command {
   }
 
  private:
+  void DeclareNetwork(base::FlagSet& flags) {
+    flags.Group("Network");
+    flags.Add("host", &http_.host, "Address to listen at; 0.0.0.0 is every network.");
+    flags.Add("port", &port_, "Port to listen at; 0: any free one.").Range(0, 65535);
+    flags.Add("ssl-certfile", &http_.ssl_certfile, "TLS certificate chain, PEM.").Metavar("FILE");
+    flags.Add("ssl-keyfile", &http_.ssl_keyfile, "TLS private key, PEM.").Metavar("FILE");
+    flags.Add("allowed-origin", &http_.allowed_origins,
+              "Web pages of this origin may read answers (CORS).");
+    flags.Add("allowed-host", &allowed_hosts_,
+              "A host name that requests may name besides this machine's own, where the server "
+              "listens at loopback; * is any.");
+    flags.Add("max-connections", &http_.max_connections, "Most connections at a time.")
+        .Range(1, 1'000'000);
+    flags.Add("max-body-size", &max_body_, "Largest request body.");
+    flags.Add("max-bodies-size", &max_bodies_, "Most memory for bodies of requests that arrive.");
+    flags.Add("header-timeout", &http_.header_timeout_s, "How long a request's headers may take.")
+        .Unit("seconds")
+        .Range(0.1, 3600);
+    flags
+        .Add("shutdown-timeout", &shutdown_timeout_s_,
+             "How long SIGTERM waits for answers under way.")
+        .Unit("seconds")
+        .Range(0, 86400);
+  }
+
+  void DeclareAccess(base::FlagSet& flags) {
+    flags.Group("Access");
+    flags.Add("api-key", &keys_, "A key that clients must send.");
+    flags
+        .Add("api-key-file", &key_file_, "Keys, one a line; a second word is the key's cache salt.")
+        .Metavar("FILE");
+    flags.Add("enable-admin", &service_.enable_admin, "Also serve /reset_prefix_cache.");
+    flags.Group("Limits of requests");
+    flags
+        .Add("max-queued-requests", &max_queued_requests_,
+             "Requests that may wait for their turn; more are answered with 429.")
+        .Range(1, 1 << 16);
+    flags.Add("max-prompt-len", &service_.max_prompt_tokens, "Longest prompt.")
+        .Unit("tokens")
+        .AtLeast(1);
+    flags.Add("max-n", &service_.max_n, "Most sequences of one request (n, best_of, beams).")
+        .Range(1, 4096);
+    flags.Add("log-requests", &service_.log_requests,
+              "Log the bodies of requests, prompts included, at level info.");
+  }
+
   Status Configure() {
     http_.port = static_cast<uint16_t>(port_);
     http_.max_body_bytes = static_cast<size_t>(max_body_.bytes);
+    http_.max_bodies_bytes = static_cast<size_t>(max_bodies_.bytes);
+    if (service_.log_requests) {
+      spdlog::set_level(std::min(spdlog::get_level(), spdlog::level::info));
+    }
+    AllowHosts();
+    AllowConnections();
+    engine_.SetMaxQueuedRequests(max_queued_requests_);
     service_.version = QUIRE_VERSION;
     service_.seed = base::Mix64(engine_.seed() ^ static_cast<uint64_t>(std::time(nullptr)));
     QUIRE_ASSIGN_OR_RETURN(service_.keys, server::ApiKeys::Load(keys_, key_file_));
@@ -95,6 +133,32 @@ class ServeCommand : public Command {
       QUIRE_ASSIGN_OR_RETURN(service_.chat_template, ReadText(chat_template_path_));
     }
     return Ok{};
+  }
+
+  // Who listens at this machine alone is asked under this machine's names alone.
+  void AllowHosts() {
+    const bool loopback =
+        http_.host == "localhost" || http_.host == "::1" || http_.host.starts_with("127.");
+    if (!loopback || std::ranges::find(allowed_hosts_, "*") != allowed_hosts_.end()) return;
+    http_.allowed_hosts = {"localhost", "127.0.0.1", "[::1]", http_.host};
+    http_.allowed_hosts.insert(http_.allowed_hosts.end(), allowed_hosts_.begin(),
+                               allowed_hosts_.end());
+  }
+
+  // As many files as connections, where the system lets a process have so many.
+  void AllowConnections() {
+    constexpr rlim_t kOtherFiles = 64;
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    const rlim_t wanted = static_cast<rlim_t>(http_.max_connections) + kOtherFiles;
+    if (limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = std::min(wanted, limit.rlim_max);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur >= wanted) return;
+    http_.max_connections = static_cast<int>(std::max<rlim_t>(limit.rlim_cur, 2 * kOtherFiles)) -
+                            static_cast<int>(kOtherFiles);
+    spdlog::warn("at most {} connections at a time: the system allows {} open files (ulimit -n)",
+                 http_.max_connections, limit.rlim_cur);
   }
 
   static Status Begin(Result<RunningModel> loaded, RunningModel& running,
@@ -146,7 +210,10 @@ class ServeCommand : public Command {
   std::string key_file_;
   std::vector<std::string> keys_;
   int port_ = 8000;
+  std::vector<std::string> allowed_hosts_;
   base::ByteSize max_body_{32 << 20};
+  base::ByteSize max_bodies_{512 << 20};
+  int max_queued_requests_ = 1024;
   double shutdown_timeout_s_ = 30;
   std::string url_;
   bool stopping_ = false;

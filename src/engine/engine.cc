@@ -177,16 +177,19 @@ void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
     }
     case DrawKind::kToken: {
       SequenceRecord& record = *records_[draw.sequence.value];
-      const bool may_end = draw.position - sequence.prompt_tokens >= request.sampling.min_tokens;
-      draw.result = sampler.Sample(
-          {.logits = row,
-           .params = &request.sampling,
-           .counts = record.counts ? &*record.counts : nullptr,
-           // As in vLLM: sequence i of n is what seed + i alone gives.
-           .key = {request.sampling.seed + sequence.index, 0, draw.position},
-           .banned = may_end ? std::span<const TokenId>() : std::span(record.end_tokens),
-           .allowed = record.grammar ? std::span<const uint32_t>(record.grammar->Allowed().words)
-                                     : std::span<const uint32_t>()});
+      const std::span<const TokenId> output =
+          std::span(sequence.tokens).subspan(sequence.prompt_tokens);
+      const TokenFilter::Limits limits = record.filter.Next(
+          output, record.grammar ? std::span<const uint32_t>(record.grammar->Allowed().words)
+                                 : std::span<const uint32_t>());
+      draw.result =
+          sampler.Sample({.logits = row,
+                          .params = &request.sampling,
+                          .counts = record.counts ? &*record.counts : nullptr,
+                          // As in vLLM: sequence i of n is what seed + i alone gives.
+                          .key = {request.sampling.seed + sequence.index, 0, draw.position},
+                          .banned = limits.banned,
+                          .allowed = limits.allowed});
       return;
     }
   }
@@ -352,8 +355,7 @@ void Engine::PrepareRecord(SequenceId id, int position) {
                                                                  : text::StopText::kExclude,
                     .min_tokens = sampling.min_tokens}),
       std::nullopt, std::nullopt,
-      sampling.min_tokens > 0 ? sched::EndTokens(sampling, model_.config().eos_ids)
-                              : std::vector<TokenId>()});
+      TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size)});
   if (NeedsCounts(sampling)) record->counts.emplace(request.prompt);
   if (const auto& grammar = grammars_[sequence.request.value]) {
     record->grammar.emplace(grammar, sched::EndTokens(sampling, model_.config().eos_ids));

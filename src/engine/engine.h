@@ -20,6 +20,7 @@
 #include "engine/sequence_grammar.h"
 #include "engine/sequence_text.h"
 #include "engine/token_counts.h"
+#include "engine/token_filter.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer.h"
 #include "sched/scheduler.h"
@@ -86,7 +87,7 @@ class Engine {
     SequenceText text;
     std::optional<TokenCounts> counts;            // only with penalties
     std::optional<text::GrammarMatcher> grammar;  // only with a constraint; has seen the output
-    std::vector<TokenId> end_tokens;              // only with min_tokens: not to be drawn before
+    TokenFilter filter;                           // what may come next
   };
 
   // Something to take from a row of logits.

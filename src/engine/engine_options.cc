@@ -35,6 +35,7 @@ Result<ControlPlane> ControlPlaneFor(const EngineOptions& options, const model::
   control.scheduler.max_num_seqs = options.max_num_seqs;
   control.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
   control.scheduler.eos_ids = config.eos_ids;
+  if (options.max_queued_requests) control.scheduler.max_waiting = *options.max_queued_requests;
   if (options.max_model_len && *options.max_model_len > config.context_length) {
     return Error{ErrorKind::kUsage,
                  fmt::format("--max-model-len is {} tokens, but the model was made for at most {}",

@@ -18,8 +18,9 @@ struct EngineOptions {
   kvstore::KvFormat kv_format;            // codec and block size
   std::optional<size_t> kv_cache_memory;  // bytes; absent: derived from the model and the machine
   bool enable_prefix_caching = true;
-  int threads = 0;    // 0: one per core
-  uint64_t seed = 0;  // for requests that bring none
+  int threads = 0;                         // 0: one per core
+  uint64_t seed = 0;                       // for requests that bring none
+  std::optional<int> max_queued_requests;  // more are refused; absent: the scheduler's own limit
 };
 
 // The KV memory that serves `max_num_seqs` sequences of the model's full context, but at most a

@@ -40,12 +40,18 @@ Status CheckTokens(const SamplingParams& params, int vocab_size) {
     }
     QUIRE_RETURN_IF_ERROR(CheckRange("a logit_bias", bias, -100.0f, 100.0f));
   }
-  for (TokenId token : params.stop_token_ids) {
-    if (unknown(token)) {
-      return MakeError(ErrorKind::kUsage,
-                       "stop_token_ids names token {}, but the vocabulary has the ids 0 to {}.",
-                       token, vocab_size - 1);
-    }
+  const auto check = [&](std::string_view name, std::span<const TokenId> tokens) -> Status {
+    const auto bad = std::ranges::find_if(tokens, unknown);
+    if (bad == tokens.end()) return Ok{};
+    return MakeError(ErrorKind::kUsage,
+                     "{} names token {}, but the vocabulary has the ids 0 to {}.", name, *bad,
+                     vocab_size - 1);
+  };
+  QUIRE_RETURN_IF_ERROR(check("stop_token_ids", params.stop_token_ids));
+  QUIRE_RETURN_IF_ERROR(check("allowed_token_ids", params.allowed_token_ids));
+  for (const std::vector<TokenId>& word : params.bad_words) {
+    if (word.empty()) return MakeError(ErrorKind::kUsage, "bad_words holds an empty word.");
+    QUIRE_RETURN_IF_ERROR(check("bad_words", word));
   }
   return Ok{};
 }

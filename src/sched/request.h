@@ -35,6 +35,9 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;
   // Tokens that lead away from it are not drawn; those that end the text only where it is complete.
   std::optional<OutputConstraint> constraint;
+  std::vector<TokenId> allowed_token_ids;  // no other comes; empty: all may
+  // The last token of one does not come where the output ends with its others. None is empty.
+  std::vector<std::vector<TokenId>> bad_words;
   uint64_t seed = 0;  // with (sequence index, position) the whole source of randomness
 
   int max_tokens = 16;

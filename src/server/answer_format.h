@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <boost/json.hpp>
 
@@ -21,7 +22,8 @@ namespace quire::server {
 struct ResponseHeader {
   std::string id;
   std::string model;
-  int64_t created = 0;  // seconds since 1970
+  int64_t created = 0;    // seconds since 1970
+  int prompt_tokens = 0;  // of all prompts
 };
 
 class AnswerFormat {
@@ -39,7 +41,8 @@ class AnswerFormat {
   virtual std::string Failure(const Error& error) = 0;
 };
 
-// One server-sent event.
+// One server-sent event; with a name where the API's clients tell events apart by it.
 std::string SseEvent(const boost::json::object& data);
+std::string NamedSseEvent(std::string_view name, const boost::json::object& data);
 
 }  // namespace quire::server

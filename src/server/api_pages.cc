@@ -1,4 +1,5 @@
 // ApiService: what is answered without computing: models, tokens, requests under way.
+#include "base/exhaustion.h"
 #include "server/api_service.h"
 #include "server/field_reader.h"
 #include "server/http_error.h"
@@ -85,9 +86,27 @@ void ApiService::AnswerFromWorker(
     std::function<Result<json::object>(const std::string& body)> compute) {
   auto body = std::make_shared<const std::string>(std::move(exchange->request().body));
   loop_.PostToWorker([this, exchange = std::move(exchange), body, compute]() mutable {
-    auto result = std::make_shared<const Result<json::object>>(compute(*body));
+    auto result = std::make_shared<const Result<json::object>>(
+        base::WithinMemory([&] { return compute(*body); }));
     loop_.Post([exchange = std::move(exchange), result] { AnswerResult(*exchange, *result); });
   });
+}
+
+// Anthropic's /v1/messages/count_tokens: what the messages would take, answering nothing.
+void ApiService::CountMessageTokens(std::shared_ptr<Exchange> exchange) {
+  const auto count = [this](const std::string& text) -> Result<json::object> {
+    QUIRE_ASSIGN_OR_RETURN(json::object body, ParseBody(text));
+    body["max_tokens"] = 1;
+    const engine::LoadedModel& model = engine_->model();
+    QUIRE_ASSIGN_OR_RETURN(const DialectRequest asked,
+                           ParseRequest(Dialect::kMessages, body, model.sampling_defaults()));
+    QUIRE_RETURN_IF_ERROR(CheckModelName(asked.api.model));
+    QUIRE_ASSIGN_OR_RETURN(
+        const auto prompts,
+        EncodePrompts(asked.api, model, chat_template_ ? &*chat_template_ : nullptr));
+    return json::object{{"input_tokens", prompts.front().size()}};
+  };
+  AnswerFromWorker(std::move(exchange), count);
 }
 
 void ApiService::Tokenize(std::shared_ptr<Exchange> exchange) {

@@ -3,6 +3,9 @@
 #include <ctime>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
+#include "base/exhaustion.h"
 #include "base/rng.h"
 #include "kernels/kv_codec.h"
 #include "server/http_error.h"
@@ -15,8 +18,9 @@ namespace json = boost::json;
 // A request of a client under way. Lives as long as somebody may still tell something about it.
 struct ApiService::Call {
   std::shared_ptr<Exchange> exchange;
-  ApiRequest api;
-  std::unique_ptr<AnswerFormat> format;             // views api
+  Dialect dialect = Dialect::kCompletions;
+  DialectRequest asked;
+  std::unique_ptr<AnswerFormat> format;             // views asked
   std::vector<engine::CompletionBuilder> builders;  // [prompts]
   std::vector<engine::Ticket> tickets;              // [prompts]
   int sequences_left = 0;
@@ -25,22 +29,23 @@ struct ApiService::Call {
 
 // What the worker makes of a body.
 struct ApiService::Prepared {
-  ApiRequest api;
+  DialectRequest asked;
   std::vector<sched::Request> requests;  // [prompts]
 };
 
 namespace {
 
-void Answer(Exchange& exchange, const Error& error) {
+void Answer(Exchange& exchange, Dialect dialect, const Error& error) {
   HttpError answer{
       .status = HttpStatus(error.kind), .message = error.message, .param = error.param};
   if (answer.status == 429) answer.headers.push_back({"Retry-After", "1"});
-  exchange.Respond(ErrorResponse(std::move(answer)));
+  exchange.Respond(ErrorResponse(dialect, std::move(answer)));
 }
 
-std::string RequestId(Endpoint endpoint, uint64_t key) {
-  const char* prefix = endpoint == Endpoint::kChatCompletions ? "chatcmpl-" : "cmpl-";
-  return fmt::format("{}{:016x}", prefix, key);
+void LogUnknownFields(const ApiRequest& api) {
+  for (const std::string& name : api.unknown_fields) {
+    spdlog::debug("{}: the field '{:.100}' is not known and ignored", api.request_id, name);
+  }
 }
 
 }  // namespace
@@ -78,16 +83,17 @@ void ApiService::Drain(std::function<void()> done) {
 void ApiService::AddGuarded(Router& router, std::string_view method, std::string_view path,
                             void (ApiService::*handler)(std::shared_ptr<Exchange>)) {
   router.Add(method, path, [this, handler](std::shared_ptr<Exchange> exchange) {
-    if (Admit(*exchange)) (this->*handler)(std::move(exchange));
+    if (Admit(*exchange, Dialect::kChatCompletions)) (this->*handler)(std::move(exchange));
   });
 }
 
 void ApiService::AddRoutes(Router& router) {
-  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChatCompletions}) {
-    router.Add("POST", UrlOf(endpoint), [this, endpoint](std::shared_ptr<Exchange> exchange) {
-      Generate(endpoint, std::move(exchange));
+  for (const Dialect dialect : kAllDialects) {
+    router.Add("POST", UrlOf(dialect), [this, dialect](std::shared_ptr<Exchange> exchange) {
+      Generate(dialect, std::move(exchange));
     });
   }
+  AddGuarded(router, "POST", "/v1/messages/count_tokens", &ApiService::CountMessageTokens);
   AddGuarded(router, "GET", "/v1/models", &ApiService::ListModels);
   AddGuarded(router, "GET", "/v1/models/{id}", &ApiService::ShowModel);
   AddGuarded(router, "GET", "/v1/requests", &ApiService::ShowRequests);
@@ -115,10 +121,11 @@ void ApiService::AddRoutes(Router& router) {
   });
 }
 
-std::optional<Tenant> ApiService::Admit(Exchange& exchange) const {
+std::optional<Tenant> ApiService::Admit(Exchange& exchange, Dialect dialect) const {
   std::optional<Tenant> tenant = options_.keys.Authenticate(exchange.request());
   if (!tenant) {
     exchange.Respond(ErrorResponse(
+        dialect,
         {.status = 401,
          .message = "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'",
          .headers = {{"WWW-Authenticate", "Bearer"}}}));
@@ -126,19 +133,20 @@ std::optional<Tenant> ApiService::Admit(Exchange& exchange) const {
   }
   if (!started() || drained_) {
     exchange.Respond(ErrorResponse(
-        {.status = 503,
-         .message = drained_ ? "the server is shutting down" : "the model is being loaded",
-         .headers = {{"Retry-After", "5"}}}));
+        dialect, {.status = 503,
+                  .message = drained_ ? "the server is shutting down" : "the model is being loaded",
+                  .headers = {{"Retry-After", "5"}}}));
     return std::nullopt;
   }
   return tenant;
 }
 
-void ApiService::Generate(Endpoint endpoint, std::shared_ptr<Exchange> exchange) {
-  const std::optional<Tenant> tenant = Admit(*exchange);
+void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
+  const std::optional<Tenant> tenant = Admit(*exchange, dialect);
   if (!tenant) return;
   auto call = std::make_shared<Call>();
   call->exchange = std::move(exchange);
+  call->dialect = dialect;
   ++calls_open_;
   const uint64_t key = base::CounterRng(options_.seed, calls_begun_++, 0).NextU64();
   call->exchange->OnClosed([this, weak = std::weak_ptr(call)] {
@@ -147,8 +155,9 @@ void ApiService::Generate(Endpoint endpoint, std::shared_ptr<Exchange> exchange)
   auto http = std::make_shared<const HttpRequest>(std::move(call->exchange->request()));
   // The call itself is the I/O thread's alone, up to its last reference.
   loop_.PostToWorker(
-      [this, call = std::move(call), http, endpoint, tenant = *tenant, key]() mutable {
-        auto prepared = std::make_shared<Result<Prepared>>(Prepare(endpoint, *http, tenant, key));
+      [this, call = std::move(call), http, dialect, tenant = *tenant, key]() mutable {
+        auto prepared = std::make_shared<Result<Prepared>>(
+            base::WithinMemory([&] { return Prepare(dialect, *http, tenant, key); }));
         loop_.Post([this, call = std::move(call), prepared] {
           if (call->exchange == nullptr) return;  // gone meanwhile
           if (!prepared->ok()) return Fail(call, prepared->error());
@@ -165,7 +174,26 @@ Status ApiService::CheckModelName(const std::string& name) const {
       "model"};
 }
 
-Result<ApiService::Prepared> ApiService::Prepare(Endpoint endpoint, const HttpRequest& http,
+Status ApiService::CheckLimits(const std::vector<sched::Request>& requests) const {
+  for (const sched::Request& request : requests) {
+    if (request.sequences() > options_.max_n) {
+      return Error{ErrorKind::kUsage,
+                   fmt::format("{} sequences are asked for, but this server computes at most {} "
+                               "per request",
+                               request.sequences(), options_.max_n),
+                   "n"};
+    }
+    const int tokens = static_cast<int>(request.prompt.size());
+    if (options_.max_prompt_tokens && tokens > *options_.max_prompt_tokens) {
+      return MakeError(ErrorKind::kUsage,
+                       "the prompt has {} tokens, but this server takes at most {}; shorten it",
+                       tokens, *options_.max_prompt_tokens);
+    }
+  }
+  return Ok{};
+}
+
+Result<ApiService::Prepared> ApiService::Prepare(Dialect dialect, const HttpRequest& http,
                                                  const Tenant& tenant, uint64_t key) const {
   json::error_code code;
   const json::value body = json::parse(http.body, code);
@@ -174,16 +202,19 @@ Result<ApiService::Prepared> ApiService::Prepare(Endpoint endpoint, const HttpRe
   }
   const engine::LoadedModel& model = engine_->model();
   Prepared prepared;
-  ApiRequest& api = prepared.api;
-  QUIRE_ASSIGN_OR_RETURN(api, ParseApiRequest(endpoint, body, model.sampling_defaults()));
+  QUIRE_ASSIGN_OR_RETURN(prepared.asked, ParseRequest(dialect, body, model.sampling_defaults()));
+  ApiRequest& api = prepared.asked.api;
   QUIRE_RETURN_IF_ERROR(CheckModelName(api.model));
   if (api.stream && api.best_of > api.n) {
     return Error{ErrorKind::kUsage, "'best_of' above 'n' cannot be streamed: all must be known",
                  "best_of"};
   }
   if (api.request_id.empty()) {
-    api.request_id = http.Header("x-request-id").value_or(RequestId(endpoint, key));
+    api.request_id =
+        http.Header("x-request-id").value_or(fmt::format("{}{:016x}", IdPrefix(dialect), key));
   }
+  LogUnknownFields(api);
+  if (options_.log_requests) spdlog::info("{}: {}", api.request_id, http.body);
   api.call_id_seed = key;
   // Whatever salt a client names, tenants with different ones share nothing.
   if (!tenant.cache_salt.empty()) api.cache_salt = tenant.cache_salt + '\n' + api.cache_salt;
@@ -193,16 +224,21 @@ Result<ApiService::Prepared> ApiService::Prepare(Endpoint endpoint, const HttpRe
                     {.max_model_len = engine_->max_model_len(),
                      .seed = key,
                      .chat_template = chat_template_ ? &*chat_template_ : nullptr}));
+  QUIRE_RETURN_IF_ERROR(CheckLimits(prepared.requests));
   return prepared;
 }
 
 void ApiService::Submit(const CallPtr& call, Prepared prepared) {
-  call->api = std::move(prepared.api);
-  call->format = MakeOpenAiFormat(
-      {.id = call->api.request_id, .model = model_name_, .created = std::time(nullptr)}, call->api,
-      engine_->model().tokenizer());
+  call->asked = std::move(prepared.asked);
+  const ApiRequest& api = call->asked.api;
+  ResponseHeader header{.id = api.request_id, .model = model_name_, .created = std::time(nullptr)};
+  for (const sched::Request& request : prepared.requests) {
+    header.prompt_tokens += static_cast<int>(request.prompt.size());
+  }
+  call->format =
+      MakeFormat(call->dialect, std::move(header), call->asked, engine_->model().tokenizer());
   for (sched::Request& request : prepared.requests) {
-    if (!call->api.stream) call->builders.emplace_back(request);
+    if (!api.stream) call->builders.emplace_back(request);
     call->sequences_left += request.beam_search ? request.n : request.sequences();
     const int prompt = static_cast<int>(call->tickets.size());
     call->tickets.push_back(engine_->Submit(std::move(request)));
@@ -228,14 +264,14 @@ void ApiService::TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpd
     return Fail(call, Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)});
   }
   const bool ends = update.finish.has_value();
-  if (call->api.stream) {
+  if (call->asked.api.stream) {
     if (!call->stream_begun) {
       call->stream_begun = true;
       call->exchange->StartStream({.content_type = "text/event-stream; charset=utf-8",
                                    .headers = {{"Cache-Control", "no-cache"}}});
       call->exchange->Send(call->format->Begin());
     }
-    const int choice = prompt * call->api.n + update.index;
+    const int choice = prompt * call->asked.api.n + update.index;
     const std::string events = call->format->Update(choice, update);
     if (!events.empty()) call->exchange->Send(events);
   } else {
@@ -245,7 +281,7 @@ void ApiService::TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpd
 }
 
 void ApiService::Finish(const CallPtr& call) {
-  if (call->api.stream) {
+  if (call->asked.api.stream) {
     call->exchange->Send(call->format->End());
     call->exchange->EndStream();
   } else {
@@ -261,7 +297,7 @@ void ApiService::Fail(const CallPtr& call, const Error& error) {
     call->exchange->Send(call->format->Failure(error));
     call->exchange->EndStream();
   } else {
-    Answer(*call->exchange, error);
+    Answer(*call->exchange, call->dialect, error);
   }
   Forget(call);
 }

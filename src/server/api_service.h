@@ -18,8 +18,8 @@
 #include "engine/engine_thread.h"
 #include "server/answer_format.h"
 #include "server/api_keys.h"
+#include "server/dialect.h"
 #include "server/io_loop.h"
-#include "server/openai_request.h"
 #include "server/router.h"
 
 namespace quire::server {
@@ -31,6 +31,10 @@ struct ServiceOptions {
   bool enable_admin = false;
   std::string version;
   uint64_t seed = 0;  // whence the seeds of requests that bring none
+
+  std::optional<int> max_prompt_tokens;  // absent: what the longest sequence has room for
+  int max_n = 128;                       // sequences of one request, best_of and beams included
+  bool log_requests = false;             // prompts and answers' ids in the log
 };
 
 class ApiService {
@@ -64,10 +68,11 @@ class ApiService {
   };
 
   // Handlers.
-  void Generate(Endpoint endpoint, std::shared_ptr<Exchange> exchange);
+  void Generate(Dialect dialect, std::shared_ptr<Exchange> exchange);
   void ListModels(std::shared_ptr<Exchange> exchange);
   void ShowModel(std::shared_ptr<Exchange> exchange);
   void RefuseEmbeddings(std::shared_ptr<Exchange> exchange);
+  void CountMessageTokens(std::shared_ptr<Exchange> exchange);
   void Tokenize(std::shared_ptr<Exchange> exchange);
   void Detokenize(std::shared_ptr<Exchange> exchange);
   void AnswerFromWorker(
@@ -77,13 +82,14 @@ class ApiService {
   void ResetPrefixCache(std::shared_ptr<Exchange> exchange);
 
   // The tenant, or an answer with 401 or 503.
-  std::optional<Tenant> Admit(Exchange& exchange) const;
+  std::optional<Tenant> Admit(Exchange& exchange, Dialect dialect) const;
   void AddGuarded(Router& router, std::string_view method, std::string_view path,
                   void (ApiService::*handler)(std::shared_ptr<Exchange>));
 
   // On the worker.
-  Result<Prepared> Prepare(Endpoint endpoint, const HttpRequest& http, const Tenant& tenant,
+  Result<Prepared> Prepare(Dialect dialect, const HttpRequest& http, const Tenant& tenant,
                            uint64_t key) const;
+  Status CheckLimits(const std::vector<sched::Request>& requests) const;
   Status CheckModelName(const std::string& name) const;
 
   // The way of a call.

@@ -141,7 +141,7 @@ Result<std::string> Normalizer::Parts(const json::array& parts, const std::strin
       return Fault(place, "'{}' must be an object with a 'type'", place);
     }
     const std::string_view name = type->get_string();
-    if (name != "text" && name != "input_text") {
+    if (name != "text" && name != "input_text" && name != "output_text") {
       return Fault(place, "'{}' has the type '{}'; only parts of type 'text' can be served", place,
                    name);
     }

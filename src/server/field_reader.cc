@@ -1,5 +1,6 @@
 #include "server/field_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -27,8 +28,20 @@ std::string_view KindName(const json::value& value) {
 }
 
 const json::value* FieldReader::Find(std::string_view name) const {
+  sought_.insert(name);
   const json::value* value = object_.if_contains(name);
   return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+std::vector<std::string> FieldReader::Unread(std::span<const std::string_view> elsewhere) const {
+  std::vector<std::string> names;
+  for (const json::key_value_pair& field : object_) {
+    const std::string_view name = field.key();
+    if (!sought_.contains(name) && std::ranges::find(elsewhere, name) == elsewhere.end()) {
+      names.emplace_back(name);
+    }
+  }
+  return names;
 }
 
 void FieldReader::Fail(std::string_view name, std::string message) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,8 +40,11 @@ class FieldReader {
   // A string or a list of at most `max_count` strings.
   void Strings(std::string_view name, std::vector<std::string>& target, size_t max_count);
 
-  // The field's value; nullptr if missing or null.
+  // The field's value; nullptr if missing or null. `name` must outlive the reader.
   const boost::json::value* Find(std::string_view name) const;
+
+  // Names of fields that the client sent and nobody looked for, here or (`elsewhere`) otherwise.
+  std::vector<std::string> Unread(std::span<const std::string_view> elsewhere) const;
 
   // Records an error about `name` unless one was recorded before.
   void Fail(std::string_view name, std::string message);
@@ -49,6 +54,7 @@ class FieldReader {
 
  private:
   const boost::json::object& object_;
+  mutable std::set<std::string_view> sought_;  // names are literals
   std::optional<Error> error_;
 };
 

@@ -144,6 +144,7 @@ void HttpConnection::Close() {
   read_deadline_ = write_deadline_ = kNever;
   stream_->Close(is_incomplete ? HttpStream::CloseMode::kReset : HttpStream::CloseMode::kOrderly);
   parser_.reset();
+  CountBody(0);
   shared_->connections.erase(self);
   shared_->on_close(*this);
   if (exchange_ != nullptr) {
@@ -191,6 +192,10 @@ void HttpConnection::ProcessInput() {
   }
   const HttpParser::State before = parser_->state();
   input_.erase(0, parser_->Feed(input_));
+  CountBody(parser_->body_bytes());
+  if (body_bytes_ > 0 && shared_->body_bytes > shared_->options.max_bodies_bytes) {
+    return Reject(503, "the server holds as many bytes of requests as it allows; try again later");
+  }
   switch (parser_->state()) {
     case HttpParser::State::kHeader:
       return;
@@ -208,6 +213,24 @@ void HttpConnection::ProcessInput() {
     case HttpParser::State::kComplete:
       return Dispatch();
   }
+}
+
+// The body under way is so large now.
+void HttpConnection::CountBody(size_t bytes) {
+  shared_->body_bytes += bytes - body_bytes_;
+  body_bytes_ = bytes;
+}
+
+bool HttpConnection::IsAllowedHost(const HttpRequest& request) const {
+  const std::vector<std::string>& allowed = shared_->options.allowed_hosts;
+  const auto header = request.Header("Host");
+  if (allowed.empty() || !header) return true;
+  std::string_view host = *header;
+  const size_t colon = host.rfind(':');
+  if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) {
+    host = host.substr(0, colon);
+  }
+  return std::ranges::find(allowed, host) != allowed.end();
 }
 
 void HttpConnection::Reject(int status, std::string message) {
@@ -230,6 +253,13 @@ void HttpConnection::Dispatch() {
   phase_ = Phase::kAnswer;
   read_deadline_ = kNever;
   ++shared_->statistics.requests;
+  if (!IsAllowedHost(request)) {
+    return Answer(ErrorResponse(
+        {.status = 403,
+         .message = fmt::format("this server does not answer for the host '{:.100}'; start it with "
+                                "--allowed-host to allow that",
+                                *request.Header("Host"))}));
+  }
   if (const auto origin = request.Header("Origin")) {
     const std::vector<std::string>& allowed = shared_->options.allowed_origins;
     const bool is_allowed = std::any_of(allowed.begin(), allowed.end(), [&](const auto& entry) {
@@ -274,6 +304,7 @@ void HttpConnection::AddCorsHeaders(HttpResponse& response) const {
 }
 
 void HttpConnection::Answer(HttpResponse response) {
+  CountBody(0);
   AddCorsHeaders(response);
   const bool has_body = StatusHasBody(response.status);
   const std::string length =
@@ -287,6 +318,7 @@ void HttpConnection::Answer(HttpResponse response) {
 void HttpConnection::StartStream(HttpResponse head) {
   if (streaming_) return;
   QUIRE_CHECK(head.body.empty());
+  CountBody(0);
   AddCorsHeaders(head);
   streaming_ = true;
   keep_alive_ = keep_alive_ && !is_http_1_0_ && !shared_->draining;

@@ -32,6 +32,7 @@ struct HttpShared {
   HttpOptions options;
   HttpHandler handler;
   HttpStatistics statistics = {};
+  size_t body_bytes = 0;  // of all connections
   bool draining = false;  // every connection ends with the answer it owes
   std::unordered_set<std::shared_ptr<HttpConnection>> connections = {};
   // Runs when a connection has closed.
@@ -78,6 +79,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnRead(boost::system::error_code ec, size_t bytes);
   void OnReadEnd();
   void ProcessInput();
+  void CountBody(size_t bytes);
+  bool IsAllowedHost(const HttpRequest& request) const;
   void Reject(int status, std::string message);
   void Dispatch();
 
@@ -112,6 +115,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool reading_ = false;  // a read is pending
   bool read_ended_ = false;
   std::optional<HttpParser> parser_;  // of the request that arrives
+
+  size_t body_bytes_ = 0;  // of the request, until its answer begins
 
   // Of the request that is answered.
   ConnectionExchange* exchange_ = nullptr;  // until the answer is complete or the client gone

@@ -96,6 +96,7 @@ class HttpParser::Impl {
     return used;
   }
 
+  size_t body_bytes() const { return parser_.get().body().size(); }
   HttpRequest TakeRequest() {
     request_.body = std::move(parser_.get().body());
     return std::move(request_);
@@ -231,6 +232,10 @@ bool HttpParser::keep_alive() const {
 bool HttpParser::is_http_1_0() const {
   return impl_->is_http_1_0_;
 }
+size_t HttpParser::body_bytes() const {
+  return impl_->body_bytes();
+}
+
 HttpRequest HttpParser::TakeRequest() {
   return impl_->TakeRequest();
 }

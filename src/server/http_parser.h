@@ -38,6 +38,8 @@ class HttpParser {
   bool keep_alive() const;        // the client wants to use the connection again
   bool is_http_1_0() const;
 
+  size_t body_bytes() const;  // so far
+
   // kComplete: the request, once.
   HttpRequest TakeRequest();
 

@@ -28,7 +28,8 @@ struct HttpOptions {
   std::string ssl_keyfile = {};   // PEM
 
   size_t max_body_bytes = 32 << 20;
-  size_t max_header_bytes = 32 << 10;  // request line and headers together
+  size_t max_bodies_bytes = 512 << 20;  // of all requests that arrive or wait for their answer
+  size_t max_header_bytes = 32 << 10;   // request line and headers together
   size_t max_target_bytes = 8 << 10;
   size_t max_queued_bytes = 4 << 20;  // of one stream, waiting for a slow reader
 
@@ -40,6 +41,9 @@ struct HttpOptions {
   int max_connections = 2000;
   int max_connections_per_address = 0;  // 0: no such limit
 
+  // Requests must name one of these hosts (the Host header without its port); empty: any. What
+  // listens at this machine alone is so kept from web pages whose name was made to point to it.
+  std::vector<std::string> allowed_hosts = {};
   // Web pages of these origins ("https://a.example", or "*") may read answers (CORS).
   std::vector<std::string> allowed_origins = {};
 };

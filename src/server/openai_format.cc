@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/chat_deltas.h"
 #include "server/http_error.h"
 #include "server/openai_logprobs.h"
-#include "server/tool_call_parser.h"
 #include "text/utf8.h"
 
 namespace quire::server {
@@ -62,7 +62,8 @@ class OpenAiFormat : public AnswerFormat {
         request_(request),
         tokenizer_(tokenizer),
         chat_(request.endpoint == Endpoint::kChatCompletions),
-        streams_(request.prompt_count() * static_cast<size_t>(request.n)) {}
+        streams_(request.prompt_count() * static_cast<size_t>(request.n)),
+        prompt_logprobs_(request.prompt_count()) {}
 
   json::object Whole(std::span<const engine::Completion> completions) override;
   std::string Begin() override { return ""; }
@@ -74,46 +75,36 @@ class OpenAiFormat : public AnswerFormat {
   // What is known of a choice while it is streamed.
   struct ChoiceStream {
     bool begun = false;
-    int64_t text_offset = 0;  // in characters, of the next token in the text
-    std::optional<ToolCallParser> calls;
+    int64_t text_offset = 0;           // in characters, of the next token in the text
+    std::optional<ChatDeltas> deltas;  // chat
   };
 
-  bool parses_calls() const { return chat_ && request_.tools.MayCall(); }
-  ToolCallParser NewParser(int choice) const {
-    return ToolCallParser(request_.tool_format, request_.call_id_seed + choice);
-  }
   std::string_view FinishName(sched::FinishReason reason, int calls) const {
     if (calls > 0 && reason == sched::FinishReason::kStop) return "tool_calls";
     return FinishReasonName(reason);
   }
-  // A forced call's prefix stood in the prompt, and its suffix was not waited for.
-  enum class Place { kStart, kLater };
-  std::string ForcedStart(Place place) const {
-    return request_.forced_call && place == Place::kStart ? request_.forced_call->prefix : "";
-  }
-  std::string ForcedEnd(std::optional<sched::FinishReason> finish) const {
-    const bool whole = finish == sched::FinishReason::kStop;
-    return request_.forced_call && whole ? request_.forced_call->suffix : "";
-  }
-  std::string ForcedText(const std::string& text, sched::FinishReason finish) const {
-    return ForcedStart(Place::kStart) + text + ForcedEnd(finish);
-  }
   std::string EchoText(int choice) const {
-    return request_.echo ? request_.echo_texts[choice / request_.n] : std::string();
+    return request_.echo ? request_.echoes[choice / request_.n].text : std::string();
   }
 
-  json::object ChoiceBody(const engine::Choice& choice, int index) const;
+  using PromptEntries = std::vector<std::optional<engine::TokenLogprobs>>;
+
+  json::object ChoiceBody(const engine::Choice& choice, int index,
+                          const PromptEntries& prompt) const;
   json::object Chunk(json::array choices) const;
   json::object ChunkChoice(int choice, json::object delta) const;
   std::string SendDeltas(int choice, const std::vector<ToolDelta>& deltas) const;
   json::value Logprobs(std::span<const engine::TokenLogprobs> entries, int64_t& offset) const;
+  json::value FirstLogprobs(int choice, std::span<const engine::TokenLogprobs> entries,
+                            const PromptEntries& prompt, int64_t& offset) const;
 
   ResponseHeader header_;
   const ApiRequest& request_;
   const text::Tokenizer& tokenizer_;
   bool chat_;
-  std::vector<ChoiceStream> streams_;  // by choice
-  engine::Usage usage_;                // of choices that ended while streaming
+  std::vector<ChoiceStream> streams_;           // by choice
+  std::vector<PromptEntries> prompt_logprobs_;  // [prompts] while streaming
+  engine::Usage usage_;                         // of choices that ended while streaming
 };
 
 json::value OpenAiFormat::Logprobs(std::span<const engine::TokenLogprobs> entries,
@@ -123,27 +114,36 @@ json::value OpenAiFormat::Logprobs(std::span<const engine::TokenLogprobs> entrie
   return CompletionLogprobs(entries, tokenizer_, offset);
 }
 
-json::object OpenAiFormat::ChoiceBody(const engine::Choice& choice, int index) const {
+// Of what comes first: behind the prompt's own, where that is echoed.
+json::value OpenAiFormat::FirstLogprobs(int choice, std::span<const engine::TokenLogprobs> entries,
+                                        const PromptEntries& prompt, int64_t& offset) const {
+  if (!request_.echoes_logprobs()) return Logprobs(entries, offset);
+  const Echo& echo = request_.echoes[choice / request_.n];
+  json::object logprobs = EchoLogprobs(echo.first_token, prompt, tokenizer_, offset);
+  AppendLogprobs(logprobs, CompletionLogprobs(entries, tokenizer_, offset));
+  return logprobs;
+}
+
+json::object OpenAiFormat::ChoiceBody(const engine::Choice& choice, int index,
+                                      const PromptEntries& prompt) const {
   json::object body{{"index", index}};
   int calls = 0;
   const std::string echo = EchoText(index);
-  if (parses_calls()) {
-    ToolCallParser parser = NewParser(index);
+  if (chat_) {
+    ChatDeltas deltas(request_, index);
     ChatMessage message;
-    message.Add(parser.Feed(ForcedText(choice.text, choice.finish)));
-    message.Add(parser.Finish());
-    calls = parser.calls();
+    message.Add(deltas.Add(choice.text, choice.finish));
+    calls = deltas.calls();
     body["message"] = std::move(message).Body();
-  } else if (chat_) {
-    body["message"] = {{"role", "assistant"}, {"content", choice.text}};
   } else {
     body["text"] = echo + choice.text;
   }
   int64_t offset = text::CountCharacters(echo);
-  body["logprobs"] = Logprobs(choice.logprobs, offset);
+  body["logprobs"] = FirstLogprobs(index, choice.logprobs, prompt, offset);
   body["finish_reason"] = FinishName(choice.finish, calls);
   body["stop_reason"] = StopReasonValue(choice.stop_reason);
   if (request_.return_token_ids) body["token_ids"] = json::value_from(choice.tokens);
+  if (request_.tells_prompt_logprobs) body["prompt_logprobs"] = PromptLogprobs(prompt);
   return body;
 }
 
@@ -152,11 +152,8 @@ json::object OpenAiFormat::Whole(std::span<const engine::Completion> completions
   engine::Usage usage;
   for (const engine::Completion& completion : completions) {
     for (const engine::Choice& choice : completion.choices) {
-      json::object body = ChoiceBody(choice, static_cast<int>(choices.size()));
-      if (!completion.prompt_logprobs.empty()) {
-        body["prompt_logprobs"] = PromptLogprobs(completion.prompt_logprobs);
-      }
-      choices.push_back(std::move(body));
+      choices.push_back(
+          ChoiceBody(choice, static_cast<int>(choices.size()), completion.prompt_logprobs));
     }
     usage.prompt_tokens += completion.usage.prompt_tokens;
     usage.cached_tokens += completion.usage.cached_tokens;
@@ -208,30 +205,33 @@ std::string OpenAiFormat::SendDeltas(int choice, const std::vector<ToolDelta>& d
 }
 
 std::string OpenAiFormat::Update(int choice, const engine::SequenceUpdate& update) {
+  // Log probabilities of the prompt come first, with the request's first sequence.
+  PromptEntries& prompt = prompt_logprobs_[choice / request_.n];
+  prompt.insert(prompt.end(), update.prompt_logprobs.begin(), update.prompt_logprobs.end());
+  if (!update.prompt_logprobs.empty() && update.tokens.empty() && !update.finish) return "";
   ChoiceStream& stream = streams_[choice];
+  const bool first = !stream.begun;
   std::string events;
   std::string echo;
-  const Place starts = stream.begun ? Place::kLater : Place::kStart;
-  if (!stream.begun) {
+  if (first) {
     stream.begun = true;
     echo = EchoText(choice);
     stream.text_offset = text::CountCharacters(echo);
     if (chat_) {
       events += SseEvent(Chunk({ChunkChoice(choice, {{"role", "assistant"}, {"content", ""}})}));
+      stream.deltas.emplace(request_, choice);
     }
-    if (parses_calls()) stream.calls.emplace(NewParser(choice));
   }
   int calls = 0;
   std::string text = echo + update.text;
-  if (stream.calls) {
-    events += SendDeltas(
-        choice, stream.calls->Feed(ForcedStart(starts) + update.text + ForcedEnd(update.finish)));
-    if (update.finish) events += SendDeltas(choice, stream.calls->Finish());
-    calls = stream.calls->calls();
+  if (stream.deltas && stream.deltas->reads_calls()) {
+    events += SendDeltas(choice, stream.deltas->Add(update.text, update.finish));
+    calls = stream.deltas->calls();
     text.clear();
   }
   const bool has_news = !text.empty() || !update.logprobs.empty() || update.finish ||
-                        (request_.return_token_ids && !update.tokens.empty());
+                        (request_.return_token_ids && !update.tokens.empty()) ||
+                        (first && !prompt.empty());
   if (!has_news) return events;
 
   json::object body{{"index", choice}};
@@ -240,8 +240,13 @@ std::string OpenAiFormat::Update(int choice, const engine::SequenceUpdate& updat
   } else {
     body["text"] = text;
   }
-  body["logprobs"] =
-      update.logprobs.empty() ? nullptr : Logprobs(update.logprobs, stream.text_offset);
+  body["logprobs"] = nullptr;
+  if (first && request_.echoes_logprobs()) {
+    body["logprobs"] = FirstLogprobs(choice, update.logprobs, prompt, stream.text_offset);
+  } else if (!update.logprobs.empty()) {
+    body["logprobs"] = Logprobs(update.logprobs, stream.text_offset);
+  }
+  if (first && request_.tells_prompt_logprobs) body["prompt_logprobs"] = PromptLogprobs(prompt);
   body["finish_reason"] = nullptr;
   if (update.finish) {
     body["finish_reason"] = FinishName(*update.finish, calls);
@@ -270,6 +275,10 @@ std::string OpenAiFormat::End() {
 
 std::string SseEvent(const json::object& data) {
   return "data: " + json::serialize(data) + "\n\n";
+}
+
+std::string NamedSseEvent(std::string_view name, const json::object& data) {
+  return fmt::format("event: {}\n{}", name, SseEvent(data));
 }
 
 std::string_view FinishReasonName(sched::FinishReason reason) {

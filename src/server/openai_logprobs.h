@@ -17,6 +17,15 @@ namespace quire::server {
 boost::json::object CompletionLogprobs(std::span<const engine::TokenLogprobs> entries,
                                        const text::Tokenizer& tokenizer, int64_t& text_offset);
 
+// The same lists for an echoed prompt: its first token, which has no log probability, and the
+// entries of the others. `text_characters`: of the echoed text.
+boost::json::object EchoLogprobs(TokenId first_token,
+                                 std::span<const std::optional<engine::TokenLogprobs>> entries,
+                                 const text::Tokenizer& tokenizer, int64_t text_characters);
+
+// Adds the lists of `more` to those of `logprobs`.
+void AppendLogprobs(boost::json::object& logprobs, const boost::json::object& more);
+
 // Chat: {"content": a list of objects}.
 boost::json::object ChatLogprobs(std::span<const engine::TokenLogprobs> entries,
                                  const text::Tokenizer& tokenizer);

@@ -81,15 +81,17 @@ Result<std::vector<TokenId>> EncodePrompt(const ApiRequest& api, const Prompt& p
   return ids;
 }
 
+// Where the prompt stands in the body.
+const char* FieldOf(const ApiRequest& api) {
+  return api.endpoint == Endpoint::kCompletions ? "prompt" : "messages";
+}
+
 Result<sched::Request> MakeRequest(const ApiRequest& api, std::vector<TokenId> ids,
                                    const PromptLimits& limits) {
-  const char* field = api.endpoint == Endpoint::kCompletions ? "prompt" : "messages";
+  const char* field = FieldOf(api);
   if (api.truncate_prompt_tokens) {
     const size_t keep = static_cast<size_t>(*api.truncate_prompt_tokens);
     if (ids.size() > keep) ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(keep));
-  }
-  if (ids.empty()) {
-    return Error{ErrorKind::kUsage, "the prompt is empty", field};
   }
   const int room = limits.max_model_len - static_cast<int>(ids.size());
   if (room < 1) {
@@ -135,13 +137,40 @@ Status SetUpCalls(ApiRequest& api, const engine::LoadedModel& model,
 }
 
 // What the client wrote, or the words of the ids it sent.
-void FillEchoTexts(ApiRequest& api, const std::vector<std::vector<TokenId>>& prompts,
-                   const text::Tokenizer& tokenizer) {
-  api.echo_texts.clear();
+void FillEchoes(ApiRequest& api, const std::vector<std::vector<TokenId>>& prompts,
+                const text::Tokenizer& tokenizer) {
+  api.echoes.clear();
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string* text = std::get_if<std::string>(&api.prompts[i]);
-    api.echo_texts.push_back(text ? *text : tokenizer.Decode(prompts[i], {.skip_special = true}));
+    api.echoes.push_back(
+        {text ? *text : tokenizer.Decode(prompts[i], {.skip_special = true}), prompts[i].front()});
   }
+}
+
+// The tokens of `text` where it stands behind other text: without what a tokenizer puts before a
+// beginning.
+std::vector<TokenId> EncodeWithin(const text::Tokenizer& tokenizer, std::string_view text) {
+  const std::vector<TokenId> before = tokenizer.Encode("\n");
+  std::vector<TokenId> both = tokenizer.Encode(fmt::format("\n{}", text));
+  if (both.size() <= before.size() ||
+      !std::ranges::equal(before, std::span(both).first(before.size()))) {
+    return tokenizer.Encode(text);
+  }
+  both.erase(both.begin(), both.begin() + static_cast<ptrdiff_t>(before.size()));
+  return both;
+}
+
+// As in vLLM: each word alone, and with a space before it.
+std::vector<std::vector<TokenId>> EncodeBadWords(const std::vector<std::string>& words,
+                                                 const text::Tokenizer& tokenizer) {
+  std::vector<std::vector<TokenId>> encoded;
+  for (const std::string& word : words) {
+    for (const std::string& form : {word, " " + word}) {
+      std::vector<TokenId> ids = EncodeWithin(tokenizer, form);
+      if (!ids.empty()) encoded.push_back(std::move(ids));
+    }
+  }
+  return encoded;
 }
 
 }  // namespace
@@ -166,11 +195,16 @@ Result<std::vector<sched::Request>> BuildRequests(ApiRequest& api, const engine:
                                                   const PromptLimits& limits) {
   QUIRE_RETURN_IF_ERROR(SetUpCalls(api, model, limits.chat_template));
   QUIRE_ASSIGN_OR_RETURN(auto prompts, EncodePrompts(api, model, limits.chat_template));
-  if (api.echo) FillEchoTexts(api, prompts, model.tokenizer());
+  for (const std::vector<TokenId>& ids : prompts) {
+    if (ids.empty()) return Error{ErrorKind::kUsage, "the prompt is empty", FieldOf(api)};
+  }
+  if (api.echo) FillEchoes(api, prompts, model.tokenizer());
+  const auto bad_words = EncodeBadWords(api.bad_words, model.tokenizer());
   std::vector<sched::Request> requests;
   for (std::vector<TokenId>& ids : prompts) {
     QUIRE_ASSIGN_OR_RETURN(sched::Request request, MakeRequest(api, std::move(ids), limits));
     // Prompts of one body that bring no seed must not draw alike.
+    request.sampling.bad_words = bad_words;
     request.sampling.seed = api.seed.value_or(limits.seed + requests.size());
     requests.push_back(std::move(request));
   }

@@ -16,6 +16,11 @@ constexpr int kMaxStopStrings = 16;
 constexpr int kMaxChoices = 128;
 constexpr int kMaxLogprobs = 20;
 constexpr size_t kMaxPrompts = 2048;
+constexpr int kMaxBadWords = 256;
+
+// Read by others than the reader of ParseApiRequest, or told by clients for their own ends.
+constexpr std::string_view kFieldsReadElsewhere[] = {
+    "tools", "tool_choice", "parallel_tool_calls", "user", "metadata", "store", "service_tier"};
 
 bool IsTokenList(const json::array& list) {
   return !list.empty() && std::all_of(list.begin(), list.end(),
@@ -94,6 +99,7 @@ void ReadLogprobs(FieldReader& reader, ApiRequest& request) {
     if (wanted) request.sampling.logprobs = alternatives;
   }
   reader.Int("prompt_logprobs", request.sampling.prompt_logprobs, range);
+  request.tells_prompt_logprobs = request.sampling.prompt_logprobs.has_value();
 }
 
 void ReadSampling(FieldReader& reader, ApiRequest& request) {
@@ -113,6 +119,14 @@ void ReadSampling(FieldReader& reader, ApiRequest& request) {
   reader.Strings("stop", sampling.stop, kMaxStopStrings);
   std::erase(sampling.stop, "");
   reader.Bool("include_stop_str_in_output", sampling.include_stop_in_output);
+  reader.TokenIds("allowed_token_ids", sampling.allowed_token_ids);
+  if (reader.Find("allowed_token_ids") && sampling.allowed_token_ids.empty()) {
+    reader.Fail("allowed_token_ids",
+                "'allowed_token_ids' is an empty list, so no token could come; leave it out to "
+                "allow all");
+  }
+  reader.Strings("bad_words", request.bad_words, kMaxBadWords);
+  std::erase(request.bad_words, "");
   ReadLogitBias(reader, sampling);
   ReadLogprobs(reader, request);
 
@@ -159,6 +173,8 @@ void RefuseWithBeams(FieldReader& reader, const ApiRequest& request) {
   refuse(reader.Find("repetition_penalty") != nullptr && sampling.repetition_penalty != 1.0f,
          "repetition_penalty");
   refuse(sampling.logprobs.has_value(), "logprobs");
+  refuse(!sampling.allowed_token_ids.empty(), "allowed_token_ids");
+  refuse(!request.bad_words.empty(), "bad_words");
 }
 
 void ReadCommon(FieldReader& reader, ApiRequest& request) {
@@ -198,6 +214,10 @@ void ReadCommon(FieldReader& reader, ApiRequest& request) {
 void ReadCompletion(FieldReader& reader, ApiRequest& request) {
   ReadPrompts(reader, request.prompts);
   reader.Bool("echo", request.echo);
+  if (request.echoes_logprobs()) {
+    std::optional<int>& scored = request.sampling.prompt_logprobs;
+    scored = std::max(scored.value_or(0), *request.sampling.logprobs);
+  }
   reader.Bool("add_special_tokens", request.add_special_tokens);
   if (const json::value* suffix = reader.Find("suffix");
       suffix != nullptr && !(suffix->is_string() && suffix->get_string().empty())) {
@@ -280,6 +300,7 @@ Result<ApiRequest> ParseApiRequest(Endpoint endpoint, const json::value& body,
     }
   }
   QUIRE_RETURN_IF_ERROR(reader.status());
+  request.unknown_fields = reader.Unread(kFieldsReadElsewhere);
   return request;
 }
 

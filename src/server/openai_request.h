@@ -29,6 +29,12 @@ std::optional<Endpoint> EndpointFromUrl(std::string_view url);
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
+// What a completion repeats of its prompt.
+struct Echo {
+  std::string text;
+  TokenId first_token = 0;  // of the prompt; the others come with their log probabilities
+};
+
 struct ApiRequest {
   Endpoint endpoint = Endpoint::kCompletions;
   std::string model;  // as the client wrote it; empty if absent
@@ -59,13 +65,18 @@ struct ApiRequest {
   bool add_special_tokens = true;
   bool return_token_ids = false;
   std::optional<int> truncate_prompt_tokens;  // keep the last so many tokens of the prompt
+  std::vector<std::string> bad_words;
+  bool tells_prompt_logprobs = false;       // the client set prompt_logprobs
+  std::vector<std::string> unknown_fields;  // ignored, as OpenAI's clients expect
 
   // What BuildRequests learns from the model:
   ToolCallFormat tool_format = ToolCallFormat::kHermes;  // how it writes calls
   std::optional<ConstrainedToolCall> forced_call;        // the answer is this, prefix and suffix
                                                          // not generated but given
-  std::vector<std::string> echo_texts;  // [prompts] with echo: what stands before the answer
+  std::vector<Echo> echoes;  // [prompts] with echo: what stands before the answer
 
+  // With echo, log probabilities are those of prompt and answer.
+  bool echoes_logprobs() const { return echo && sampling.logprobs.has_value(); }
   size_t prompt_count() const {
     return endpoint == Endpoint::kChatCompletions ? 1 : prompts.size();
   }
