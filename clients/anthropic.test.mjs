@@ -27,7 +27,7 @@ test('a message is answered with a text block and counted tokens', async () => {
   assert.ok(message.content[0].text.length > 10);
   assert.equal(message.stop_reason, 'max_tokens');
   assert.equal(message.usage.output_tokens, 24);
-  assert.ok(message.usage.input_tokens > 5);
+  assert.ok(promptTokens(message) > 5);
 });
 
 test('a stop sequence is named and left out', async () => {
@@ -37,6 +37,12 @@ test('a stop sequence is named and left out', async () => {
   assert.equal(message.stop_reason, 'stop_sequence');
   assert.equal(message.stop_sequence, stop);
   assert.equal(message.content[0].text, whole.split(stop)[0]);
+});
+
+test('countTokens says how long a message is before it is sent', async () => {
+  const { model, system, messages } = kQuestion;
+  const { input_tokens: counted } = await client.messages.countTokens({ model, system, messages });
+  assert.equal(counted, promptTokens(await client.messages.create(kQuestion)));
 });
 
 test('text blocks and turns are read', async () => {
@@ -73,6 +79,9 @@ test('the events of a stream come in the documented order', async () => {
     'content_block_stop', 'message_delta', 'message_stop']);
 });
 
+// Of the prompt: what was computed and what came from the cache are counted apart.
+const promptTokens = ({ usage }) => usage.input_tokens + (usage.cache_read_input_tokens ?? 0);
+
 const kWeather = {
   name: 'weather',
   description: 'The weather of the coming days.',
@@ -104,7 +113,7 @@ test('a forced tool is used, its result goes back, and an answer follows', async
     ],
   });
   assert.equal(answer.content[0].type, 'text');
-  assert.ok(answer.usage.input_tokens > used.usage.input_tokens);
+  assert.ok(promptTokens(answer) > promptTokens(used));
 });
 
 test('a streamed tool use has the input of the one that is not streamed', async () => {
