@@ -115,6 +115,18 @@ test('n = 3 gives three different answers, all finished, streamed or not', async
   assert.deepEqual(reasons, whole.choices.map((choice) => choice.finish_reason));
 });
 
+test('min_tokens holds for each of n answers, likely as the end of text may be', async () => {
+  const answer = await client.completions.create({
+    model: kModel, prompt: 'The ship', max_tokens: 8, n: 3, seed: 5, min_tokens: 2,
+    logit_bias: { 2: 100 }, return_token_ids: true,  // 2: the end of text
+  });
+  for (const choice of answer.choices) {
+    assert.equal(choice.finish_reason, 'stop');
+    assert.ok(choice.token_ids.length >= 2, `${choice.token_ids}`);
+    assert.notEqual(choice.token_ids[0], 2);
+  }
+});
+
 test('logprobs line up with the text, and the drawn token leads a greedy list', async () => {
   const answer = await client.chat.completions.create({
     model: kModel, messages: kStory, max_tokens: 12, temperature: 0, logprobs: true,

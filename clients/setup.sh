@@ -4,9 +4,9 @@
 # a reason outside this repository; one sentence says which, also in FOLDER/skipped.
 set -eu
 source=$(cd "$(dirname "$0")" && pwd)
-folder=$1
 node_min=18
-mkdir -p "$folder"
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
 rm -f "$folder/skipped"
 
 skip() {
@@ -39,10 +39,11 @@ if cmp -s package-lock.json installed.json; then exit 0; fi
 rm -f installed.json
 if ! npm ci --prefer-offline --fetch-retries=1 --fetch-retry-mintimeout=1000 >npm.log 2>&1; then
   # Whatever else npm complains of is ours to mend, such as a lock that lags behind package.json.
-  if grep -qE "code (E(NOTFOUND|AI_AGAIN|TIMEDOUT|SOCKETTIMEDOUT|HOSTUNREACH|NETUNREACH)|ECONN|E[45][0-9][0-9]|.*_(TIMEOUT|CERTIFICATE))" \
-      npm.log; then
-    skip "npm cannot reach its registry ($(sed -n 's/^npm [a-zA-Z!]* code //p' npm.log | head -n 1))"
-  fi
+  code=$(sed -n 's/^npm [a-zA-Z!]* code //p' npm.log | head -n 1)
+  case $code in
+    ENOTFOUND | EAI_AGAIN | ECONN* | E*TIMEDOUT | E*UNREACH | E[45][0-9][0-9] | *TIMEOUT | *CERT*)
+      skip "npm cannot reach its registry ($code)" ;;
+  esac
   cat npm.log >&2
   exit 1
 fi
