@@ -199,7 +199,10 @@ void Engine::CollectOutputs() {
   for (Draw& draw : draws_) {
     if (draw.kind == DrawKind::kPromptLogprob) continue;
     if (!draw.result.ok()) {
-      spdlog::error("sequence {} ends: {}", draw.sequence, draw.result.error().message);
+      const Error& error = draw.result.error();
+      const auto level =
+          error.kind == ErrorKind::kUsage ? spdlog::level::debug : spdlog::level::err;
+      spdlog::log(level, "sequence {} ends: {}", draw.sequence, error.message);
       scheduler_.Finish(draw.sequence, sched::FinishReason::kError);
       continue;
     }
@@ -291,6 +294,11 @@ void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdat
     }
   }
   if (!finish) return;
+  if (!draw.result.ok()) {
+    update.error = draw.result.error();
+  } else if (finish == sched::FinishReason::kError) {
+    update.error = Error{ErrorKind::kInvalid, "a token came that the constraint forbids"};
+  }
   record.text.Finish(update);
   update.finish = finish;
   update.usage = {sequence.prompt_tokens, sequence.cached_tokens, sequence.output_tokens()};
@@ -309,6 +317,7 @@ void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sin
     if (index >= static_cast<int>(hypotheses.size())) {
       // Everything else that could have been said was forbidden.
       update.finish = sched::FinishReason::kError;
+      update.error = Error{ErrorKind::kUsage, "there are fewer continuations than 'n'", "n"};
       sink(update);
       continue;
     }

@@ -261,7 +261,9 @@ void ApiService::Receive(std::vector<engine::EngineEvent> events) {
 
 void ApiService::TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpdate& update) {
   if (update.finish == sched::FinishReason::kError) {
-    return Fail(call, Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)});
+    // What is not the client's is ours, whatever it is for a file.
+    if (update.error->kind != ErrorKind::kUsage) update.error->kind = ErrorKind::kIo;
+    return Fail(call, *update.error);
   }
   const bool ends = update.finish.has_value();
   if (call->asked.api.stream) {
