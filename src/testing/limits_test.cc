@@ -88,10 +88,10 @@ SourceFile TextFile(const std::string& path) {
   return {path, std::string(std::istreambuf_iterator<char>(in), {}), ""};
 }
 
-// Paths like src/kv/kv_cache.h or tools/fuzz.sh in a text.
+// Paths like src/kv/kv_cache.h or clients/package-lock.json in a text.
 std::vector<std::string> PathsNamedIn(const std::string& text) {
   static const std::regex kPath(
-      R"((^|[\s`(])((src|tools|docs|models|cmake|deploy|clients)/[A-Za-z0-9_./]*\w))");
+      R"((^|[\s`(])((src|tools|docs|models|cmake|deploy|clients)/[A-Za-z0-9_./-]*\w))");
   std::vector<std::string> paths;
   for (std::sregex_iterator it(text.begin(), text.end(), kPath), end; it != end; ++it) {
     paths.push_back((*it)[2]);
