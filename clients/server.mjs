@@ -19,6 +19,7 @@ export async function startServer(flags = kUsualFlags) {
   const ended = new Promise((resolve) => child.once('exit', (code, signal) => {
     resolve({ code, signal });
   }));
+  process.once('exit', () => child.kill('SIGKILL'));  // a test that breaks off leaves none behind
   child.once('error', (error) => assert.fail(`quire serve does not start: ${error.message}`));
   return new Server(child, ended, (await announcement(child)).url);
 }
@@ -85,8 +86,11 @@ class Server {
 
   // Ends it as Ctrl-C does; it must say goodbye by exit code 0 and leave nothing leased.
   async stop() {
-    await this.waitUntilIdle();
-    this.#child.kill('SIGINT');
+    try {
+      await this.waitUntilIdle();
+    } finally {
+      this.#child.kill('SIGINT');
+    }
     assert.deepEqual(await this.#ended, { code: 0, signal: null });
   }
 }
