@@ -19,7 +19,9 @@ export async function startServer(flags = kUsualFlags) {
   const ended = new Promise((resolve) => child.once('exit', (code, signal) => {
     resolve({ code, signal });
   }));
-  process.once('exit', () => child.kill('SIGKILL'));  // a test that breaks off leaves none behind
+  // A test that breaks off leaves no server behind.
+  process.once('exit', () => child.kill('SIGKILL'));
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => process.exit(1));
   child.once('error', (error) => assert.fail(`quire serve does not start: ${error.message}`));
   return new Server(child, ended, (await announcement(child)).url);
 }
