@@ -177,11 +177,10 @@ void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
     }
     case DrawKind::kToken: {
       SequenceRecord& record = *records_[draw.sequence.value];
-      const std::span<const TokenId> output =
-          std::span(sequence.tokens).subspan(sequence.prompt_tokens);
-      const TokenFilter::Limits limits = record.filter.Next(
-          output, record.grammar ? std::span<const uint32_t>(record.grammar->Allowed().words)
-                                 : std::span<const uint32_t>());
+      std::span<const uint32_t> mask;
+      if (record.grammar) mask = record.grammar->Allowed().words;
+      // A sequence that is still to be forked has no tokens of its own yet.
+      const TokenFilter::Limits limits = record.filter.Next(sequence.output(), mask);
       draw.result =
           sampler.Sample({.logits = row,
                           .params = &request.sampling,

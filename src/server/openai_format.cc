@@ -199,13 +199,14 @@ std::string OpenAiFormat::SendDeltas(int choice, const std::vector<ToolDelta>& d
     if (const auto* text = std::get_if<ContentDelta>(&delta)) {
       body["content"] = text->text;
     } else if (const auto* start = std::get_if<CallStartDelta>(&delta)) {
-      body["tool_calls"] = {json::object{{"index", start->index},
-                                         {"id", start->id},
-                                         {"type", "function"},
-                                         {"function", {{"name", start->name}, {"arguments", ""}}}}};
+      body["tool_calls"] =
+          json::array{json::object{{"index", start->index},
+                                   {"id", start->id},
+                                   {"type", "function"},
+                                   {"function", {{"name", start->name}, {"arguments", ""}}}}};
     } else {
       const auto& more = std::get<ArgumentsDelta>(delta);
-      body["tool_calls"] = {
+      body["tool_calls"] = json::array{
           json::object{{"index", more.index}, {"function", {{"arguments", more.text}}}}};
     }
     events += SseEvent(Chunk({ChunkChoice(choice, std::move(body))}));
