@@ -214,6 +214,43 @@ TEST_F(ServeApi, MessagesAnswerInAnthropicsWords) {
   EXPECT_EQ(Body(wrong).at("type"), "error");
 }
 
+TEST_F(ServeApi, HalvesOfCharactersAreReplaced) {
+  for (const auto& [sent, meant] :
+       {std::pair{"a\\ud83d", "a\\ufffd"}, std::pair{"\\ude00b", "\\ufffdb"},
+        std::pair{"\\ud83d\\ud83d\\ude00", "\\ufffd\\ud83d\\ude00"},
+        std::pair{"\\\\ud83d", "\\\\ud83d"}}) {
+    const auto ids = [&](const std::string& text) {
+      return Answer("/tokenize", R"({"prompt":")" + text + R"("})").at("tokens");
+    };
+    EXPECT_EQ(ids(sent), ids(meant)) << sent;
+  }
+}
+
+TEST_F(ServeApi, AnswersCarryTheirRequestsId) {
+  const std::string body = R"({"prompt":"x","max_tokens":1,"request_id":"mine")";
+  EXPECT_TRUE(Ask("/v1/completions", body + "}").Has("x-request-id: mine\r\n"));
+  EXPECT_TRUE(Ask("/v1/completions", body + R"(,"stream":true})").Has("x-request-id: mine\r\n"));
+}
+
+TEST(ServeLimits, ATenantSeesItsOwnRequestsAlone) {
+  const ServeProcess server({"--threads", "1", "-m", "models/draft/draft-q8_0.gguf", "--api-key",
+                             "one", "--api-key", "two"});
+  const auto with_key = [](std::string request, const std::string& key) {
+    return request.insert(request.find("\r\n") + 2, "Authorization: Bearer " + key + "\r\n");
+  };
+  TestClient running(server.port());
+  running.Write(with_key(
+      Post("/v1/completions", R"({"prompt":"x","max_tokens":900,"ignore_eos":true})"), "one"));
+  while (Metric(server, "vllm:num_requests_running") < 1) {
+  }
+  const auto seen = [&](const std::string& key) {
+    const TestResponse response = TestClient(server.port()).Ask(with_key(Get("/v1/requests"), key));
+    return Body(response).at("data").as_array().size();
+  };
+  EXPECT_EQ(seen("two"), 0u);
+  EXPECT_EQ(seen("one"), 1u);
+}
+
 TEST(ServeLimits, WhatGoesBeyondIsRefusedWithTheLimit) {
   const ServeProcess server({"--threads", "1", "-m", "models/draft/draft-q8_0.gguf",
                              "--max-prompt-len", "8", "--max-n", "2", "--max-queued-requests", "2",

@@ -94,8 +94,7 @@ bool Engine::Step(const UpdateSink& sink) {
   stats_.schedule_s += watch.Lap();
   transformer_.Forward(batch, store_);
   stats_.forward_s += watch.Lap();
-  Sample(plan);
-  stats_.sample_s += watch.Lap();
+  Sample(plan, watch);
   scheduler_.Commit(outputs_);
   if constexpr (QUIRE_DEAR_CHECKS) scheduler_.CheckInvariants();
   Emit(sink);
@@ -110,14 +109,17 @@ void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
   }
 }
 
-void Engine::Sample(const sched::StepPlan& plan) {
+// Logits, the last layer, count as the forward pass.
+void Engine::Sample(const sched::StepPlan& plan, base::Stopwatch& watch) {
   PrepareDraws(plan);
+  stats_.sample_s += watch.Lap();
   const std::span<const LogitRow> rows = builder_.logit_rows();
   const int count = static_cast<int>(rows.size());
   size_t next_draw = 0;
   for (int first = 0; first < count; first += kLogitRows) {
     const int slice = std::min(kLogitRows, count - first);
     const MatrixView<const float> logits = transformer_.Logits(first, slice);
+    stats_.forward_s += watch.Lap();
     const size_t first_draw = next_draw;
     while (next_draw < draws_.size() && draws_[next_draw].logit_row < first + slice) ++next_draw;
     team_.ParallelFor(static_cast<int64_t>(next_draw - first_draw), 1,
@@ -127,8 +129,10 @@ void Engine::Sample(const sched::StepPlan& plan) {
                           DrawOne(samplers_[thread], logits.row(draw.logit_row - first), draw);
                         }
                       });
+    stats_.sample_s += watch.Lap();
   }
   CollectOutputs();
+  stats_.sample_s += watch.Lap();
 }
 
 void Engine::PrepareDraws(const sched::StepPlan& plan) {
