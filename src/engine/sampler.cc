@@ -160,7 +160,7 @@ Result<Sampler::Adjusted> Sampler::Adjust(const SampleInput& input) {
 }
 
 void Sampler::WeighTopK(const Adjusted& adjusted, const SamplingParams& params) {
-  SelectTop(kernels_, adjusted.logits, params.top_k, candidates_);
+  SelectTopUnordered(kernels_, adjusted.logits, params.top_k, candidates_);
   std::sort(candidates_.begin(), candidates_.end(),
             [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
   const auto count = static_cast<int64_t>(candidates_.size());

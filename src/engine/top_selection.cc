@@ -1,6 +1,7 @@
 #include "engine/top_selection.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/check.h"
@@ -8,39 +9,55 @@
 namespace quire::engine {
 namespace {
 
-constexpr int64_t kChunk = 256;
 constexpr std::ptrdiff_t kSortBelow = 32;
 
-// A value that at least `count` elements of the row reach: the count-th greatest maximum of chunks.
-float LowerBoundOfTop(const kernels::VectorKernels& kernels, std::span<const float> row, int count,
-                      std::vector<Candidate>& scratch) {
-  const auto size = static_cast<int64_t>(row.size());
-  scratch.clear();
-  for (int64_t begin = 0; begin < size; begin += kChunk) {
-    int64_t length = std::min(kChunk, size - begin);
-    scratch.push_back({kernels.row_max(row.data() + begin, length).value, 0});
-  }
-  std::nth_element(scratch.begin(), scratch.begin() + (count - 1), scratch.end(), Precedes);
-  return scratch[static_cast<size_t>(count - 1)].value;
-}
+// The row is looked at in chunks, more than one for each element wanted, so that few of them
+// matter. Their size is a power of two: whole vectors.
+constexpr uint64_t kChunkMin = 16;
+constexpr uint64_t kChunkMax = 256;
+constexpr uint64_t kChunksPerElement = 2;
 
 }  // namespace
 
-void SelectTop(const kernels::VectorKernels& kernels, std::span<const float> row, int count,
-               std::vector<Candidate>& out) {
+void SelectTopUnordered(const kernels::VectorKernels& kernels, std::span<const float> row,
+                        int count, std::vector<Candidate>& out) {
   QUIRE_CHECK_GE(count, 0);
   out.clear();
   if (count == 0) return;
-  bool bounded = static_cast<int64_t>(count) * kChunk <= static_cast<int64_t>(row.size());
-  float bound = bounded ? LowerBoundOfTop(kernels, row, count, out) : row[0];
-  out.clear();
-  for (size_t i = 0; i < row.size(); ++i) {
-    if (!bounded || row[i] >= bound) out.push_back({row[i], static_cast<TokenId>(i)});
+  const auto size = static_cast<int64_t>(row.size());
+  const auto chunk = static_cast<int64_t>(
+      std::clamp(std::bit_floor(row.size() / (kChunksPerElement * count)), kChunkMin, kChunkMax));
+  // First the chunks' maxima, behind them the same again, rearranged: `count` elements reach the
+  // count-th greatest maximum, so whatever is less cannot be among the first `count`.
+  for (int64_t begin = 0; begin < size; begin += chunk) {
+    const int64_t length = std::min(chunk, size - begin);
+    out.push_back({kernels.row_max(row.data() + begin, length).value, 0});
   }
+  const auto chunks = static_cast<std::ptrdiff_t>(out.size());
+  const bool bounded = count <= chunks;
+  if (bounded) {
+    for (std::ptrdiff_t i = 0; i < chunks; ++i) out.push_back(Candidate(out[i]));
+    std::nth_element(out.begin() + chunks, out.begin() + chunks + count - 1, out.end(), Precedes);
+  }
+  const float bound = bounded ? out[chunks + count - 1].value : 0.0f;
+  const auto scratch = static_cast<std::ptrdiff_t>(out.size());
+  for (std::ptrdiff_t i = 0; i < chunks; ++i) {
+    if (bounded && out[i].value < bound) continue;
+    const int64_t begin = i * chunk;
+    for (int64_t t = begin; t < std::min(begin + chunk, size); ++t) {
+      if (!bounded || row[t] >= bound) out.push_back({row[t], static_cast<TokenId>(t)});
+    }
+  }
+  out.erase(out.begin(), out.begin() + scratch);
   if (out.size() > static_cast<size_t>(count)) {
     std::nth_element(out.begin(), out.begin() + count, out.end(), Precedes);
     out.resize(static_cast<size_t>(count));
   }
+}
+
+void SelectTop(const kernels::VectorKernels& kernels, std::span<const float> row, int count,
+               std::vector<Candidate>& out) {
+  SelectTopUnordered(kernels, row, count, out);
   std::sort(out.begin(), out.end(), Precedes);
 }
 

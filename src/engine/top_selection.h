@@ -23,8 +23,12 @@ inline bool Precedes(const Candidate& a, const Candidate& b) {
   return a.value > b.value || (a.value == b.value && a.token < b.token);
 }
 
-// out = the first `count` of `row` in their order; all of the row if it has no more. The row has no
+// out = the first `count` of `row`, in any order; all of the row if it has no more. The row has no
 // NaN.
+void SelectTopUnordered(const kernels::VectorKernels& kernels, std::span<const float> row,
+                        int count, std::vector<Candidate>& out);
+
+// The same in their order.
 void SelectTop(const kernels::VectorKernels& kernels, std::span<const float> row, int count,
                std::vector<Candidate>& out);
 

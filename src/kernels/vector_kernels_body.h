@@ -268,7 +268,21 @@ RowMax FindRowMax(const float* x, int64_t count) {
   QUIRE_CHECK(count >= 1);
   typename S::F max = S::Set(kMinusInfinity);
   uint32_t nan = 0;
-  for (int64_t i = 0; i < count; i += S::kWidth) {
+  int64_t done = 0;
+  // Four chains, so that none waits for its last maximum.
+  constexpr int kChains = 4;
+  if (count >= kChains * S::kWidth) {
+    typename S::F chains[kChains] = {max, max, max, max};
+    for (; done + kChains * S::kWidth <= count; done += kChains * S::kWidth) {
+      for (int c = 0; c < kChains; ++c) {
+        typename S::F v = S::Load(x + done + c * S::kWidth);
+        chains[c] = S::Max(v, chains[c]);
+        nan |= S::NanMask(v);
+      }
+    }
+    max = S::Max(S::Max(chains[0], chains[1]), S::Max(chains[2], chains[3]));
+  }
+  for (int64_t i = done; i < count; i += S::kWidth) {
     typename S::F v = LoadUpTo<S>(x + i, count - i, kMinusInfinity);
     max = S::Max(v, max);
     nan |= S::NanMask(v);
