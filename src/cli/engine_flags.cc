@@ -15,15 +15,23 @@ Result<kernels::KvCodec> ParseKvCodec(const std::string& name) {
 }
 
 void EngineFlags::DeclareCompute(base::FlagSet& flags) {
+  DeclareThreads(flags);
+  DeclareKvFormat(flags);
+}
+
+void EngineFlags::DeclareThreads(base::FlagSet& flags) {
   flags.Group("Computing");
   flags.Add("threads", &threads_, "Threads to compute with; 0: one per core.").Range(0, 1024);
-  DeclareKvFormat(flags);
 }
 
 void EngineFlags::DeclareKvFormat(base::FlagSet& flags) {
   flags.Group("KV cache");
   flags.Add("kv-cache-dtype", &kv_cache_dtype_, "How keys and values are stored; auto is f16.")
       .OneOf({"auto", "f32", "f16", "bf16"});
+  DeclareKvBlocks(flags);
+}
+
+void EngineFlags::DeclareKvBlocks(base::FlagSet& flags) {
   flags.Add("block-size", &block_size_, "Tokens per block of KV memory: 16, 32 or 64.")
       .Unit("tokens")
       .Range(16, 64);

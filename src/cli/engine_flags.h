@@ -30,6 +30,9 @@ class EngineFlags {
   // Threads and the KV cache's format, and the latter alone.
   void DeclareCompute(base::FlagSet& flags);
   void DeclareKvFormat(base::FlagSet& flags);
+  // What holds for every codec: DeclareKvFormat without the codec itself.
+  void DeclareKvBlocks(base::FlagSet& flags);
+  void DeclareThreads(base::FlagSet& flags);
   // Memory, lengths, batching.
   void DeclareServing(base::FlagSet& flags);
 
@@ -42,6 +45,7 @@ class EngineFlags {
   void SetMaxQueuedRequests(int count) { max_queued_requests_ = count; }
 
   bool model_named() const { return model_.named(); }
+  Result<std::string> model_path() const { return model_.Path(); }
   Result<kvstore::KvFormat> kv_format() const;
   uint64_t seed() const { return seed_; }
   Result<engine::EngineOptions> Options() const;
