@@ -45,8 +45,8 @@ struct RecallMaker {
   int cases = 8;                                // of each length
   int facts = 10;                               // in a context, spread over all depths
   uint64_t seed = 1;
-  std::vector<RecallCase>
-      like;  // take keys and answers from these; empty: any word of four letters
+  // Keys and answers come from these; without any, from all words of four letters or more.
+  std::vector<RecallCase> like = {};
 };
 
 // Contexts of passages of `filler` with facts ". key answer." in equal distances. Keys and answers
