@@ -14,7 +14,10 @@ QUIRE_TARGET_BEGIN_AVX2
 QUIRE_TARGET_END
 
 namespace quire::kernels {
-const AttentionKernels kAttentionAvx2 = MakeAttentionKernels<SimdAvx2>();
+const AttentionKernels& AttentionAvx2() {
+  static const AttentionKernels kernels = MakeAttentionKernels<SimdAvx2>();
+  return kernels;
+}
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_X86

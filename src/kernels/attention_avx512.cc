@@ -14,7 +14,10 @@ QUIRE_TARGET_BEGIN_AVX512
 QUIRE_TARGET_END
 
 namespace quire::kernels {
-const AttentionKernels kAttentionAvx512 = MakeAttentionKernels<SimdAvx512>();
+const AttentionKernels& AttentionAvx512() {
+  static const AttentionKernels kernels = MakeAttentionKernels<SimdAvx512>();
+  return kernels;
+}
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_X86

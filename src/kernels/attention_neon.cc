@@ -13,7 +13,10 @@
 #include "kernels/attention_kernels_body.h"
 
 namespace quire::kernels {
-const AttentionKernels kAttentionNeon = MakeAttentionKernels<SimdNeon>();
+const AttentionKernels& AttentionNeon() {
+  static const AttentionKernels kernels = MakeAttentionKernels<SimdNeon>();
+  return kernels;
+}
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_NEON

@@ -38,6 +38,7 @@ class UnitRunner {
         unit_(unit),
         run_(context.plan.runs()[unit.run]),
         scratch_(context.plan.scratch(thread)),
+        format_(context.layout.format()),
         head_dim_(context.layout.head_dim()),
         block_size_(context.layout.block_size()),
         group_size_(context.plan.group_size()),
@@ -82,8 +83,8 @@ class UnitRunner {
 
   int Position(int row) const { return run_.first_position + (unit_.first + row) / group_size_; }
 
-  // Rows are spread evenly over the register tiles; each tile's queries are transposed to
-  // [head_dim, rows] and scaled.
+  // Rows are spread evenly over the register tiles; each tile's queries are scaled and prepared for
+  // the keys' codec.
   void PackQueries() {
     float scale = context_.rows.params.scale;
     int first = 0;
@@ -91,13 +92,21 @@ class UnitRunner {
       int rows = unit_.rows / row_tiles_ + (i < unit_.rows % row_tiles_ ? 1 : 0);
       tiles_[i].first = first;
       tiles_[i].rows = rows;
-      float* packed = scratch_.q + first * head_dim_;
+      float* scaled = scratch_.part.out;  // free until the first span is computed
       for (int r = 0; r < rows; ++r) {
         const float* q = context_.rows.queries.row(BatchRow(first + r)) + BatchColumn(first + r);
-        for (int c = 0; c < head_dim_; ++c) packed[c * rows + r] = q[c] * scale;
+        float* row = scaled + r * head_dim_;
+        for (int c = 0; c < head_dim_; ++c) row[c] = q[c] * scale;
+        if (kernels::Rotates(format_.key_codec)) context_.kernels.rotate(row, head_dim_);
       }
+      context_.kernels.codec(format_.key_codec)
+          .prepare({scaled, rows, head_dim_, PreparedQueries(first)});
       first += rows;
     }
+  }
+
+  std::byte* PreparedQueries(int first_row) const {
+    return scratch_.queries + first_row * kernels::PreparedQueryBytes(head_dim_);
   }
 
   int64_t BatchRow(int row) const { return run_.first_row + (unit_.first + row) / group_size_; }
@@ -184,13 +193,13 @@ class UnitRunner {
     args.keys = Keys(block.index);
     args.next = block.next;
     args.block_size = block_size_;
-    const auto& codec = context_.kernels.codec(context_.layout.format().key_codec);
+    const auto& codec = context_.kernels.codec(format_.key_codec);
     for (int i = 0; i < row_tiles_; ++i) {
       const RowTile& tile = tiles_[i];
       args.begin = std::max(tile.begin - block.start, 0);
       args.end = std::min(tile.end - block.start, block_size_);
       if (args.begin >= args.end) continue;
-      args.q = scratch_.q + tile.first * head_dim_;
+      args.q = PreparedQueries(tile.first);
       args.rows = tile.rows;
       args.scores = scratch_.scores + tile.first * kSpan + block.start;
       codec.scores(args);
@@ -248,7 +257,7 @@ class UnitRunner {
     args.begin = what.begin;
     args.end = what.end;
     args.out = out + what.first * head_dim_;
-    context_.kernels.codec(context_.layout.format().value_codec).add_values(args);
+    context_.kernels.codec(format_.value_codec).add_values(args);
     args.next = nullptr;
   }
 
@@ -280,6 +289,7 @@ class UnitRunner {
       float factor = 1.0f / *total.sum;
       float* out = context_.rows.out.row(BatchRow(r)) + BatchColumn(r);
       for (int c = 0; c < head_dim_; ++c) out[c] = total.out[c] * factor;
+      if (kernels::Rotates(format_.value_codec)) context_.kernels.rotate(out, head_dim_);
     }
   }
 
@@ -287,6 +297,7 @@ class UnitRunner {
   const AttentionPlan::Unit& unit_;
   const SequenceRun& run_;
   AttentionPlan::Scratch scratch_;
+  KvFormat format_;
   int head_dim_;
   int block_size_;
   int group_size_;

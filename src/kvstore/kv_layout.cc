@@ -79,9 +79,9 @@ Result<KvLayout> KvLayout::Create(KvGeometry geometry, KvFormat format) {
   layout.format_ = format;
   layout.CutIntoGroups();
   layout.key_bytes_ =
-      AlignUp(kernels::KvPieceBytes(format.key_codec, layout.head_dim(), format.block_size));
+      AlignUp(kernels::KeyPieceBytes(format.key_codec, layout.head_dim(), format.block_size));
   layout.value_bytes_ =
-      AlignUp(kernels::KvPieceBytes(format.value_codec, layout.head_dim(), format.block_size));
+      AlignUp(kernels::ValuePieceBytes(format.value_codec, layout.head_dim(), format.block_size));
   layout.layer_bytes_ =
       static_cast<size_t>(layout.kv_heads()) * (layout.key_bytes_ + layout.value_bytes_);
   return layout;

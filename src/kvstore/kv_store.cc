@@ -26,12 +26,6 @@ double MiB(size_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// The first `tokens` of block_size columns of each of `rows` rows.
-void CopyColumns(const std::byte* from, std::byte* to, int rows, size_t row_bytes,
-                 size_t used_bytes) {
-  for (int r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * row_bytes, used_bytes);
-}
-
 }  // namespace
 
 Result<KvStore> KvStore::Create(const KvLayout& layout, size_t arena_bytes) {
@@ -53,18 +47,12 @@ void KvStore::CopyTokens(FrameId from, FrameId to, int tokens, int group) {
   QUIRE_CHECK(group >= 0 && group < layout_.group_count());
   const std::byte* source = frame(from);
   std::byte* target = frame(to);
-  int head_dim = layout_.head_dim();
-  int block_size = layout_.block_size();
-  size_t key_row = kernels::KvPieceBytes(layout_.format().key_codec, 1, block_size);
-  size_t key_used = kernels::KvPieceBytes(layout_.format().key_codec, 1, tokens);
-  size_t value_used = kernels::KvPieceBytes(layout_.format().value_codec, head_dim, tokens);
   int slots = static_cast<int>(layout_.groups()[group].layers.size());
   for (int slot = 0; slot < slots; ++slot) {
     for (int head = 0; head < layout_.kv_heads(); ++head) {
-      size_t keys = layout_.key_offset(slot, head);
-      CopyColumns(source + keys, target + keys, head_dim, key_row, key_used);
-      size_t values = layout_.value_offset(slot, head);
-      std::memcpy(target + values, source + values, value_used);
+      // Whole pieces: only the kernels know which bytes of one belong to which tokens.
+      const size_t keys = layout_.key_offset(slot, head);
+      std::memcpy(target + keys, source + keys, layout_.key_bytes() + layout_.value_bytes());
     }
   }
 }

@@ -1,0 +1,282 @@
+// Attention on quantized keys and values in plain loops: the definition that the others must equal
+// bit for bit. Sums of integers are exact; everything in f32 below has a stated order.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/attention_kernels.h"
+#include "kernels/attention_tables.h"
+#include "kernels/fp8.h"
+#include "kernels/half.h"
+#include "kernels/kv_encode.h"
+#include "kernels/kv_pieces.h"
+
+namespace quire::kernels {
+namespace {
+
+// ---- fp8: sums of code * query in f32 as for f16, times the piece's scale
+
+// [rows, head_dim] to [head_dim, rows].
+void PreparePacked(const QueryTile& tile) {
+  auto* packed = reinterpret_cast<float*>(tile.prepared);
+  for (int r = 0; r < tile.rows; ++r) {
+    for (int c = 0; c < tile.head_dim; ++c) {
+      packed[c * tile.rows + r] = tile.q[r * tile.head_dim + c];
+    }
+  }
+}
+
+// What turns a code's f16 twin into the number.
+template <typename Format>
+float Fp8Scale(const std::byte* piece, int numbers) {
+  float scale;
+  std::memcpy(&scale, piece + numbers, sizeof(scale));
+  return scale * Format::kF16Factor;
+}
+
+template <typename Format>
+void Fp8Scores(const ScoreTile& tile) {
+  const auto* q = reinterpret_cast<const float*>(tile.q);
+  const auto* codes = reinterpret_cast<const uint8_t*>(tile.keys);
+  const float scale = Fp8Scale<Format>(tile.keys, tile.head_dim * tile.block_size);
+  for (int r = 0; r < tile.rows; ++r) {
+    for (int t = tile.begin; t < tile.end; ++t) {
+      float sum = 0.0f;
+      for (int c = 0; c < tile.head_dim; ++c) {
+        const float key = F32FromF16(Format::F16Twin(codes[c * tile.block_size + t]));
+        sum = std::fma(q[c * tile.rows + r], key, sum);
+      }
+      tile.scores[r * kSpan + t] = sum * scale;
+    }
+  }
+}
+
+template <typename Format>
+void Fp8AddValues(const ValueTile& tile) {
+  const auto* codes = reinterpret_cast<const uint8_t*>(tile.values);
+  const float scale = Fp8Scale<Format>(tile.values, tile.head_dim * tile.block_size);
+  for (int t = tile.begin; t < tile.end; ++t) {
+    for (int r = 0; r < tile.rows; ++r) {
+      const float weight = tile.weights[r * kSpan + t] * scale;
+      float* out = tile.out + r * tile.head_dim;
+      for (int c = 0; c < tile.head_dim; ++c) {
+        const float value = F32FromF16(Format::F16Twin(codes[t * tile.head_dim + c]));
+        out[c] = std::fma(weight, value, out[c]);
+      }
+    }
+  }
+}
+
+// ---- integers of queries and weights
+
+struct IntegerScale {
+  float scale = 0.0f;    // number = scale * integer
+  float inverse = 0.0f;  // integer = round(number * inverse)
+};
+
+IntegerScale ScaleFor(float largest) {
+  if (!(largest >= kTiny)) return {};
+  return {largest / kLargestInteger, kLargestInteger / largest};
+}
+
+int16_t ToInteger(float x, float inverse) {
+  const float rounded = std::nearbyint(x * inverse);
+  return rounded == rounded ? static_cast<int16_t>(rounded) : int16_t{0};
+}
+
+// x * scale as integers, and what the minima add: the sum of x * min in kChunk partial sums (number
+// i goes to sum i mod kChunk), then halves added.
+struct Folded {
+  int16_t integers[kMaxFolded];
+  float scale = 0.0f;
+  float bias = 0.0f;
+};
+
+void Fold(const float* x, Scales<const uint16_t> scales, int count, Folded& out) {
+  float folded[kMaxFolded];
+  float bias[kChunk] = {};
+  float largest = 0.0f;
+  for (int i = 0; i < count; ++i) {
+    folded[i] = x[i] * F32FromF16(scales.scale[i]);
+    largest = std::fabs(folded[i]) > largest ? std::fabs(folded[i]) : largest;
+    if (scales.min == nullptr) continue;
+    bias[i % kChunk] = std::fma(x[i], F32FromF16(scales.min[i]), bias[i % kChunk]);
+  }
+  for (int half = kChunk / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) bias[i] += bias[i + half];
+  }
+  const IntegerScale scale = ScaleFor(largest);
+  for (int i = 0; i < count; ++i) out.integers[i] = ToInteger(folded[i], scale.inverse);
+  out.scale = scale.scale;
+  out.bias = bias[0];
+}
+
+// ---- keys with scales per token: int8 and int4
+
+// One scale per row: 16 bits leave room for channels that stand out. A NaN makes the whole row NaN.
+template <bool kHasMin>
+void PrepareIntegers(const QueryTile& tile) {
+  const IntegerQueries out = IntegerQueriesAt(tile.prepared, tile.head_dim, tile.rows);
+  std::memset(tile.prepared, 0,
+              sizeof(int16_t) * static_cast<size_t>(PaddedChannels(tile.head_dim) * tile.rows));
+  for (int r = 0; r < tile.rows; ++r) {
+    const float* q = tile.q + r * tile.head_dim;
+    float largest = 0.0f;
+    bool is_nan = false;
+    for (int c = 0; c < tile.head_dim; ++c) {
+      largest = std::fabs(q[c]) > largest ? std::fabs(q[c]) : largest;
+      is_nan = is_nan || q[c] != q[c];
+    }
+    const IntegerScale scale = ScaleFor(largest);
+    out.scale[r] = is_nan ? std::nanf("") : scale.scale;
+    int sums[kMaxKvGroups] = {};
+    for (int c = 0; c < tile.head_dim; ++c) {
+      const int16_t integer = ToInteger(q[c], scale.inverse);
+      const int chunk = c / kChunk * tile.rows + r;
+      out.pairs[(chunk * kPairs + c % kPairs) * 2 + c % kChunk / kPairs] = integer;
+      sums[KvGroupOf(c, tile.head_dim)] += integer;
+    }
+    if (!kHasMin) continue;
+    for (int g = 0; g < KvGroups(tile.head_dim); ++g) {
+      out.sums[g * tile.rows + r] = static_cast<float>(sums[g]);
+    }
+  }
+}
+
+int QueryInteger(const IntegerQueries& queries, int rows, int row, int channel) {
+  const int chunk = channel / kChunk * rows + row;
+  return queries.pairs[(chunk * kPairs + channel % kPairs) * 2 + channel % kChunk / kPairs];
+}
+
+// score = query scale * (for each group in order: + dot * scale, + sum of integers * min)
+template <int kBits>
+void TokenScores(const ScoreTile& tile) {
+  using Words = CodeWords<kBits>;
+  const int n = tile.block_size;
+  const int groups = kBits == 8 ? Int8Groups(tile.head_dim) : KvGroups(tile.head_dim);
+  const auto queries = IntegerQueriesAt(const_cast<std::byte*>(tile.q), tile.head_dim, tile.rows);
+  const auto scales = GroupScales(tile.keys, KeyCodeBytes<kBits>(tile.head_dim, n), groups, n);
+  for (int r = 0; r < tile.rows; ++r) {
+    for (int t = tile.begin; t < tile.end; ++t) {
+      float score = 0.0f;
+      for (int g = 0, c = 0; g < groups; ++g) {
+        int end = g + 1 == groups ? tile.head_dim : c + (kBits == 8 ? kInt8Group : kKvGroup);
+        int dot = 0;
+        for (; c < end; ++c) {
+          dot += QueryInteger(queries, tile.rows, r, c) *
+                 Words::Get(tile.keys, Words::Index(c, t, n), Words::Shift(c));
+        }
+        score = std::fma(static_cast<float>(dot), F32FromF16(scales.scale[g * n + t]), score);
+        if (kBits == 8) continue;
+        score = std::fma(queries.sums[g * tile.rows + r], F32FromF16(scales.min[g * n + t]), score);
+      }
+      tile.scores[r * kSpan + t] = score * queries.scale[r];
+    }
+  }
+}
+
+// ---- keys with scales per channel: kivi. The scales are folded into the query per 32 tokens.
+
+void PrepareRows(const QueryTile& tile) {
+  std::memcpy(tile.prepared, tile.q,
+              sizeof(float) * static_cast<size_t>(tile.rows * tile.head_dim));
+}
+
+template <int kBits>
+void ChannelScores(const ScoreTile& tile) {
+  using Words = CodeWords<kBits>;
+  const int n = tile.block_size;
+  const int d = tile.head_dim;
+  const auto scales = GroupScales(tile.keys, KeyCodeBytes<kBits>(d, n), KiviTokenGroups(n), d);
+  for (int r = 0; r < tile.rows; ++r) {
+    const float* q = reinterpret_cast<const float*>(tile.q) + r * d;
+    for (int first = tile.begin / kKvGroup * kKvGroup; first < tile.end; first += kKvGroup) {
+      const int channels = first / kKvGroup * d;
+      Folded folded;
+      Fold(q, {scales.scale + channels, scales.min + channels}, d, folded);
+      const int end = std::min(first + kKvGroup, tile.end);
+      for (int t = std::max(first, tile.begin); t < end; ++t) {
+        int dot = 0;
+        for (int c = 0; c < d; ++c) {
+          dot += folded.integers[c] * Words::Get(tile.keys, Words::Index(c, t, n), Words::Shift(c));
+        }
+        tile.scores[r * kSpan + t] = std::fma(static_cast<float>(dot), folded.scale, folded.bias);
+      }
+    }
+  }
+}
+
+// ---- values: weight * scale as integers per kValueSpan tokens and group of channels
+
+// out = (out + bias) + dot * scale, fused
+template <int kBits>
+void AddCodes(const ValueTile& tile) {
+  using Words = CodeWords<kBits>;
+  const int n = tile.block_size;
+  const int d = tile.head_dim;
+  const int groups = kBits == 8 ? Int8Groups(d) : KvGroups(d);
+  const auto scales = GroupScales(tile.values, ValueCodeBytes<kBits>(d, n), groups, n);
+  for (int first = tile.begin / kValueSpan * kValueSpan; first < tile.end; first += kValueSpan) {
+    const int begin = std::max(first, tile.begin);
+    const int end = std::min(first + kValueSpan, tile.end);
+    for (int r = 0; r < tile.rows; ++r) {
+      for (int g = 0, c = 0; g < groups; ++g) {
+        // Tokens outside [begin, end) may hold anything: they are not looked at.
+        float weights[kValueSpan] = {};
+        uint16_t scale[kValueSpan] = {};
+        uint16_t min[kValueSpan] = {};
+        for (int t = begin; t < end; ++t) {
+          weights[t - first] = tile.weights[r * kSpan + t];
+          scale[t - first] = scales.scale[g * n + t];
+          if (kBits != 8) min[t - first] = scales.min[g * n + t];
+        }
+        Folded folded;
+        Fold(weights, {scale, kBits == 8 ? nullptr : min}, kValueSpan, folded);
+        int last = g + 1 == groups ? d : c + (kBits == 8 ? kInt8Group : kKvGroup);
+        for (; c < last; ++c) {
+          int dot = 0;
+          for (int t = begin; t < end; ++t) {
+            dot += folded.integers[t - first] *
+                   Words::Get(tile.values, Words::Index(t, c, d), Words::Shift(t));
+          }
+          float& out = tile.out[r * d + c];
+          out = std::fma(static_cast<float>(dot), folded.scale, out + folded.bias);
+        }
+      }
+    }
+  }
+}
+
+struct Readers {
+  void (*prepare)(const QueryTile&);
+  void (*scores)(const ScoreTile&);
+  void (*add_values)(const ValueTile&);
+};
+
+Readers ReadersOf(KvCodec codec) {
+  switch (codec) {
+    case KvCodec::kFp8E4M3:
+      return {PreparePacked, Fp8Scores<E4M3>, Fp8AddValues<E4M3>};
+    case KvCodec::kFp8E5M2:
+      return {PreparePacked, Fp8Scores<E5M2>, Fp8AddValues<E5M2>};
+    case KvCodec::kInt8:
+      return {PrepareIntegers<false>, TokenScores<8>, AddCodes<8>};
+    case KvCodec::kInt4:
+      return {PrepareIntegers<true>, TokenScores<4>, AddCodes<4>};
+    case KvCodec::kKivi4:
+      return {PrepareRows, ChannelScores<4>, AddCodes<4>};
+    default:
+      return {PrepareRows, ChannelScores<2>, AddCodes<2>};
+  }
+}
+
+}  // namespace
+
+KvCodecKernels ScalarQuantizedKernels(KvCodec codec) {
+  const Readers readers = ReadersOf(codec);
+  const KvEncoders encoders = QuantizedEncoders(codec);
+  return {readers.prepare,        readers.scores,     readers.add_values,  encoders.encode_keys,
+          encoders.encode_values, encoders.seal_keys, encoders.seal_values};
+}
+
+}  // namespace quire::kernels
