@@ -26,6 +26,24 @@ double MiB(size_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
+// The first `tokens` tokens of a piece; of a quantized one everything, since only the kernels know
+// which bytes belong to which token.
+void CopyKeys(const KvLayout& layout, int tokens, const std::byte* from, std::byte* to) {
+  const kernels::KvCodec codec = layout.format().key_codec;
+  if (kernels::IsQuantized(codec)) {
+    std::memcpy(to, from, layout.key_bytes());
+    return;
+  }
+  const size_t row = kernels::KeyPieceBytes(codec, 1, layout.block_size());
+  const size_t used = kernels::KeyPieceBytes(codec, 1, tokens);
+  for (int c = 0; c < layout.head_dim(); ++c) std::memcpy(to + c * row, from + c * row, used);
+}
+void CopyValues(const KvLayout& layout, int tokens, const std::byte* from, std::byte* to) {
+  const kernels::KvCodec codec = layout.format().value_codec;
+  const size_t used = kernels::ValuePieceBytes(codec, layout.head_dim(), tokens);
+  std::memcpy(to, from, kernels::IsQuantized(codec) ? layout.value_bytes() : used);
+}
+
 }  // namespace
 
 Result<KvStore> KvStore::Create(const KvLayout& layout, size_t arena_bytes) {
@@ -50,9 +68,10 @@ void KvStore::CopyTokens(FrameId from, FrameId to, int tokens, int group) {
   int slots = static_cast<int>(layout_.groups()[group].layers.size());
   for (int slot = 0; slot < slots; ++slot) {
     for (int head = 0; head < layout_.kv_heads(); ++head) {
-      // Whole pieces: only the kernels know which bytes of one belong to which tokens.
       const size_t keys = layout_.key_offset(slot, head);
-      std::memcpy(target + keys, source + keys, layout_.key_bytes() + layout_.value_bytes());
+      CopyKeys(layout_, tokens, source + keys, target + keys);
+      const size_t values = layout_.value_offset(slot, head);
+      CopyValues(layout_, tokens, source + values, target + values);
     }
   }
 }
