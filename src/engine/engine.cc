@@ -106,7 +106,7 @@ bool Engine::Step(const UpdateSink& sink) {
 
 void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
   for (const kv::PendingCopy& copy : copies) {
-    store_.CopyTokens(copy.from, copy.to, copy.tokens, copy.group);
+    store_.Execute(copy);
   }
 }
 

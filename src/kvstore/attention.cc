@@ -120,10 +120,10 @@ class UnitRunner {
     return context_.store.frame(table.frames[block - table.first_block]);
   }
   const std::byte* Keys(int block) const {
-    return Frame(block) + context_.layout.key_offset(context_.place.slot, unit_.kv_head);
+    return Frame(block) + context_.layout.key_offset(context_.rows.layer, unit_.kv_head);
   }
   const std::byte* Values(int block) const {
-    return Frame(block) + context_.layout.value_offset(context_.place.slot, unit_.kv_head);
+    return Frame(block) + context_.layout.value_offset(context_.rows.layer, unit_.kv_head);
   }
 
   // Finds what each row sees of the span: tokens [begin_, end_), counted from the span's start.
