@@ -27,6 +27,10 @@ size_t QueryFloats(const KvLayout& layout) {
   return kRowBlock * kernels::PreparedQueryBytes(layout.head_dim()) / sizeof(float);
 }
 
+bool HasFullQueries(const KvLayout& layout) {
+  return layout.has_tail() || layout.sink_tokens() > 0;
+}
+
 int CeilDiv(int64_t a, int64_t b) {
   return static_cast<int>((a + b - 1) / b);
 }
@@ -68,7 +72,8 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
     list.splits.reserve(finished_.size());
   }
   size_t head_dim = layout.head_dim();
-  scratch_floats_ = AlignUp(QueryFloats(layout)) + 2 * AlignUp(kRowBlock * head_dim) +
+  const size_t query_sets = HasFullQueries(layout) ? 2 : 1;
+  scratch_floats_ = query_sets * AlignUp(QueryFloats(layout)) + 2 * AlignUp(kRowBlock * head_dim) +
                     kRowBlock * kSpan + 4 * AlignUp(kRowBlock);
   scratch_ = Buffer::AllocateOrThrow(scratch_floats_ * sizeof(float) * limits.threads);
   partial_values_ = Buffer::AllocateOrThrow(kMaxPartials * head_dim * sizeof(float));
@@ -82,6 +87,9 @@ AttentionPlan::Scratch AttentionPlan::scratch(int thread) {
   size_t values = static_cast<size_t>(kRowBlock) * layout_.head_dim();
   Scratch scratch;
   scratch.queries = reinterpret_cast<std::byte*>(take(QueryFloats(layout_)));
+  if (HasFullQueries(layout_)) {
+    scratch.full_queries = reinterpret_cast<std::byte*>(take(QueryFloats(layout_)));
+  }
   scratch.scores = take(kRowBlock * kSpan);
   scratch.total = {take(kRowBlock), take(kRowBlock), take(values)};
   scratch.part = {take(kRowBlock), take(kRowBlock), take(values)};

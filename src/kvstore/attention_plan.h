@@ -125,10 +125,11 @@ class AttentionPlan {
 
   // One thread's memory.
   struct Scratch {
-    std::byte* queries = nullptr;  // [kRowBlock, kernels::PreparedQueryBytes(head_dim)]
-    float* scores = nullptr;       // [kRowBlock, kSpan]
-    RowState total;                // [kRowBlock]
-    RowState part;                 // [kRowBlock]
+    std::byte* queries = nullptr;       // [kRowBlock, kernels::PreparedQueryBytes(head_dim)]
+    std::byte* full_queries = nullptr;  // for f16 keys, likewise; null: no tail and no sinks
+    float* scores = nullptr;            // [kRowBlock, kSpan]
+    RowState total;                     // [kRowBlock]
+    RowState part;                      // [kRowBlock]
   };
 
   AttentionPlan(const KvLayout& layout, const AttentionLimits& limits);
