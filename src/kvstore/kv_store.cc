@@ -28,20 +28,21 @@ double MiB(size_t bytes) {
 
 // The first `tokens` tokens of a piece; of a quantized one everything, since only the kernels know
 // which bytes belong to which token.
-void CopyKeys(const KvLayout& layout, int tokens, const std::byte* from, std::byte* to) {
-  const kernels::KvCodec codec = layout.format().key_codec;
+void CopyKeys(const KvLayout& layout, int layer, int tokens, const std::byte* from, std::byte* to) {
+  const kernels::KvCodec codec = layout.codecs(layer).keys;
   if (kernels::IsQuantized(codec)) {
-    std::memcpy(to, from, layout.key_bytes());
+    std::memcpy(to, from, layout.key_bytes(layer));
     return;
   }
   const size_t row = kernels::KeyPieceBytes(codec, 1, layout.block_size());
   const size_t used = kernels::KeyPieceBytes(codec, 1, tokens);
   for (int c = 0; c < layout.head_dim(); ++c) std::memcpy(to + c * row, from + c * row, used);
 }
-void CopyValues(const KvLayout& layout, int tokens, const std::byte* from, std::byte* to) {
-  const kernels::KvCodec codec = layout.format().value_codec;
+void CopyValues(const KvLayout& layout, int layer, int tokens, const std::byte* from,
+                std::byte* to) {
+  const kernels::KvCodec codec = layout.codecs(layer).values;
   const size_t used = kernels::ValuePieceBytes(codec, layout.head_dim(), tokens);
-  std::memcpy(to, from, kernels::IsQuantized(codec) ? layout.value_bytes() : used);
+  std::memcpy(to, from, kernels::IsQuantized(codec) ? layout.value_bytes(layer) : used);
 }
 
 }  // namespace
@@ -65,14 +66,26 @@ void KvStore::CopyTokens(FrameId from, FrameId to, int tokens, int group) {
   QUIRE_CHECK(group >= 0 && group < layout_.group_count());
   const std::byte* source = frame(from);
   std::byte* target = frame(to);
-  int slots = static_cast<int>(layout_.groups()[group].layers.size());
-  for (int slot = 0; slot < slots; ++slot) {
+  for (int layer : layout_.groups()[group].layers) {
     for (int head = 0; head < layout_.kv_heads(); ++head) {
-      const size_t keys = layout_.key_offset(slot, head);
-      CopyKeys(layout_, tokens, source + keys, target + keys);
-      const size_t values = layout_.value_offset(slot, head);
-      CopyValues(layout_, tokens, source + values, target + values);
+      const size_t keys = layout_.key_offset(layer, head);
+      CopyKeys(layout_, layer, tokens, source + keys, target + keys);
+      const size_t values = layout_.value_offset(layer, head);
+      CopyValues(layout_, layer, tokens, source + values, target + values);
     }
+  }
+}
+
+void KvStore::CopyFrame(FrameId from, FrameId to) {
+  std::memcpy(frame(to), frame(from), layout_.frame_bytes());
+}
+
+void KvStore::Execute(const kv::PendingCopy& copy) {
+  const bool body = copy.role == kv::FrameRole::kBody && copy.group < layout_.group_count();
+  if (body) {
+    CopyTokens(copy.from, copy.to, copy.tokens, copy.group);
+  } else {
+    CopyFrame(copy.from, copy.to);
   }
 }
 
