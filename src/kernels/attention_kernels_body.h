@@ -339,17 +339,5 @@ KvCodecKernels MakeCodecKernels() {
           EncodeValues<S, Kv>, nullptr,       nullptr};
 }
 
-template <typename S>
-AttentionKernels MakeAttentionKernels() {
-  return {{MakeCodecKernels<S, F32Kv<S>>(), MakeCodecKernels<S, F16Kv<S>>(),
-           MakeCodecKernels<S, Bf16Kv<S>>(), ScalarQuantizedKernels(KvCodec::kFp8E4M3),
-           ScalarQuantizedKernels(KvCodec::kFp8E5M2), ScalarQuantizedKernels(KvCodec::kInt8),
-           ScalarQuantizedKernels(KvCodec::kInt4), ScalarQuantizedKernels(KvCodec::kKivi4),
-           ScalarQuantizedKernels(KvCodec::kKivi2)},
-          Softmax<S>,
-          Merge<S>,
-          Rotate<S>};
-}
-
 }  // namespace
 }  // namespace quire::kernels

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "kernels/attention_kernels.h"
+#include "kernels/attention_math.h"
 #include "kernels/attention_tables.h"
 #include "kernels/fp8.h"
 #include "kernels/half.h"
@@ -79,36 +81,22 @@ IntegerScale ScaleFor(float largest) {
   return {largest / kLargestInteger, kLargestInteger / largest};
 }
 
+// To nearest even; NaN becomes 0.
 int16_t ToInteger(float x, float inverse) {
-  const float rounded = std::nearbyint(x * inverse);
+  const float rounded = (x * inverse + kRoundMagic) - kRoundMagic;
   return rounded == rounded ? static_cast<int16_t>(rounded) : int16_t{0};
 }
 
-// x * scale as integers, and what the minima add: the sum of x * min in kChunk partial sums (number
-// i goes to sum i mod kChunk), then halves added.
-struct Folded {
-  int16_t integers[kMaxFolded];
-  float scale = 0.0f;
-  float bias = 0.0f;
-};
-
-void Fold(const float* x, Scales<const uint16_t> scales, int count, Folded& out) {
-  float folded[kMaxFolded];
-  float bias[kChunk] = {};
-  float largest = 0.0f;
+// The sum of x * min in kChunk partial sums (number i goes to sum i mod kChunk), then halves added.
+float Bias(const float* x, const uint16_t* min, int count) {
+  float sums[kChunk] = {};
   for (int i = 0; i < count; ++i) {
-    folded[i] = x[i] * F32FromF16(scales.scale[i]);
-    largest = std::fabs(folded[i]) > largest ? std::fabs(folded[i]) : largest;
-    if (scales.min == nullptr) continue;
-    bias[i % kChunk] = std::fma(x[i], F32FromF16(scales.min[i]), bias[i % kChunk]);
+    sums[i % kChunk] = std::fma(x[i], F32FromF16(min[i]), sums[i % kChunk]);
   }
   for (int half = kChunk / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) bias[i] += bias[i + half];
+    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
   }
-  const IntegerScale scale = ScaleFor(largest);
-  for (int i = 0; i < count; ++i) out.integers[i] = ToInteger(folded[i], scale.inverse);
-  out.scale = scale.scale;
-  out.bias = bias[0];
+  return sums[0];
 }
 
 // ---- keys with scales per token: int8 and int4
@@ -192,58 +180,73 @@ void ChannelScores(const ScoreTile& tile) {
     const float* q = reinterpret_cast<const float*>(tile.q) + r * d;
     for (int first = tile.begin / kKvGroup * kKvGroup; first < tile.end; first += kKvGroup) {
       const int channels = first / kKvGroup * d;
-      Folded folded;
-      Fold(q, {scales.scale + channels, scales.min + channels}, d, folded);
+      const float bias = Bias(q, scales.min + channels, d);
+      float products[kMaxHeadDim];
+      float largest = 0.0f;
+      for (int c = 0; c < d; ++c) {
+        products[c] = q[c] * F32FromF16(scales.scale[channels + c]);
+        largest = std::fabs(products[c]) > largest ? std::fabs(products[c]) : largest;
+      }
+      const IntegerScale scale = ScaleFor(largest);
       const int end = std::min(first + kKvGroup, tile.end);
       for (int t = std::max(first, tile.begin); t < end; ++t) {
         int dot = 0;
         for (int c = 0; c < d; ++c) {
-          dot += folded.integers[c] * Words::Get(tile.keys, Words::Index(c, t, n), Words::Shift(c));
+          dot += ToInteger(products[c], scale.inverse) *
+                 Words::Get(tile.keys, Words::Index(c, t, n), Words::Shift(c));
         }
-        tile.scores[r * kSpan + t] = std::fma(static_cast<float>(dot), folded.scale, folded.bias);
+        tile.scores[r * kSpan + t] = std::fma(static_cast<float>(dot), scale.scale, bias);
       }
     }
   }
 }
 
-// ---- values: weight * scale as integers per kValueSpan tokens and group of channels
+// ---- values: weight * scale as integers per kValueSpan tokens, one scale for all groups
 
-// out = (out + bias) + dot * scale, fused
+// Tokens [begin, end) of the value span at `first`; the others may hold anything.
 template <int kBits>
-void AddCodes(const ValueTile& tile) {
+void AddSpanRow(const ValueTile& tile, int r, int first, int begin, int end) {
   using Words = CodeWords<kBits>;
   const int n = tile.block_size;
   const int d = tile.head_dim;
   const int groups = kBits == 8 ? Int8Groups(d) : KvGroups(d);
   const auto scales = GroupScales(tile.values, ValueCodeBytes<kBits>(d, n), groups, n);
+  float products[kMaxKvGroups][kValueSpan] = {};
+  float bias[kMaxKvGroups] = {};
+  float largest = 0.0f;
+  for (int g = 0; g < groups; ++g) {
+    float weights[kValueSpan] = {};
+    uint16_t min[kValueSpan] = {};
+    for (int t = begin; t < end; ++t) {
+      weights[t - first] = tile.weights[r * kSpan + t];
+      if (kBits != 8) min[t - first] = scales.min[g * n + t];
+      const float product = weights[t - first] * F32FromF16(scales.scale[g * n + t]);
+      products[g][t - first] = product;
+      largest = std::fabs(product) > largest ? std::fabs(product) : largest;
+    }
+    bias[g] = Bias(weights, min, kValueSpan);
+  }
+  const IntegerScale scale = ScaleFor(largest);
+  for (int c = 0; c < d; ++c) {
+    const int g = kBits == 8 ? c / kInt8Group : KvGroupOf(c, d);
+    int dot = 0;
+    for (int t = begin; t < end; ++t) {
+      dot += ToInteger(products[g][t - first], scale.inverse) *
+             Words::Get(tile.values, Words::Index(t, c, d), Words::Shift(t));
+    }
+    float& out = tile.out[r * d + c];
+    if (kBits != 8) out += bias[g];
+    out = std::fma(static_cast<float>(dot), scale.scale, out);
+  }
+}
+
+// out = (out + bias) + dot * scale, fused
+template <int kBits>
+void AddCodes(const ValueTile& tile) {
   for (int first = tile.begin / kValueSpan * kValueSpan; first < tile.end; first += kValueSpan) {
     const int begin = std::max(first, tile.begin);
     const int end = std::min(first + kValueSpan, tile.end);
-    for (int r = 0; r < tile.rows; ++r) {
-      for (int g = 0, c = 0; g < groups; ++g) {
-        // Tokens outside [begin, end) may hold anything: they are not looked at.
-        float weights[kValueSpan] = {};
-        uint16_t scale[kValueSpan] = {};
-        uint16_t min[kValueSpan] = {};
-        for (int t = begin; t < end; ++t) {
-          weights[t - first] = tile.weights[r * kSpan + t];
-          scale[t - first] = scales.scale[g * n + t];
-          if (kBits != 8) min[t - first] = scales.min[g * n + t];
-        }
-        Folded folded;
-        Fold(weights, {scale, kBits == 8 ? nullptr : min}, kValueSpan, folded);
-        int last = g + 1 == groups ? d : c + (kBits == 8 ? kInt8Group : kKvGroup);
-        for (; c < last; ++c) {
-          int dot = 0;
-          for (int t = begin; t < end; ++t) {
-            dot += folded.integers[t - first] *
-                   Words::Get(tile.values, Words::Index(t, c, d), Words::Shift(t));
-          }
-          float& out = tile.out[r * d + c];
-          out = std::fma(static_cast<float>(dot), folded.scale, out + folded.bias);
-        }
-      }
-    }
+    for (int r = 0; r < tile.rows; ++r) AddSpanRow<kBits>(tile, r, first, begin, end);
   }
 }
 
@@ -272,11 +275,18 @@ Readers ReadersOf(KvCodec codec) {
 
 }  // namespace
 
-KvCodecKernels ScalarQuantizedKernels(KvCodec codec) {
-  const Readers readers = ReadersOf(codec);
-  const KvEncoders encoders = QuantizedEncoders(codec);
-  return {readers.prepare,        readers.scores,     readers.add_values,  encoders.encode_keys,
-          encoders.encode_values, encoders.seal_keys, encoders.seal_values};
+const KvCodecKernels& ScalarQuantizedKernels(KvCodec codec) {
+  static const std::vector<KvCodecKernels> all = [] {
+    std::vector<KvCodecKernels> kernels;
+    for (KvCodec kind : kAllKvCodecs) {
+      const Readers readers = ReadersOf(kind);
+      const KvEncoders encoders = QuantizedEncoders(kind);
+      kernels.push_back({readers.prepare, readers.scores, readers.add_values, encoders.encode_keys,
+                         encoders.encode_values, encoders.seal_keys, encoders.seal_values});
+    }
+    return kernels;
+  }();
+  return all[static_cast<size_t>(codec)];
 }
 
 }  // namespace quire::kernels

@@ -7,7 +7,7 @@ namespace quire::kernels {
 
 // The scalar kernels that read integer codes and 8-bit floats, with their encoders. Other
 // instruction sets call them for head sizes that do not fill their registers.
-KvCodecKernels ScalarQuantizedKernels(KvCodec codec);
+const KvCodecKernels& ScalarQuantizedKernels(KvCodec codec);
 
 const AttentionKernels& AttentionScalar();
 const AttentionKernels& AttentionAvx2();

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/attention_math.h"
 #include "kernels/fp8.h"
 #include "kernels/half.h"
 #include "kernels/kv_pieces.h"
@@ -61,8 +62,8 @@ Range RangeOf(const Numbers& numbers) {
 }
 
 int Code(float x, float inverse, int low, int high) {
-  const float code = std::nearbyint(x * inverse);
-  return static_cast<int>(std::clamp(code, static_cast<float>(low), static_cast<float>(high)));
+  const float code = std::clamp(x * inverse, static_cast<float>(low), static_cast<float>(high));
+  return static_cast<int>((code + kRoundMagic) - kRoundMagic);
 }
 
 float Inverse(float scale) {

@@ -30,7 +30,6 @@ inline constexpr int kValueSpan = 32;      // tokens whose weights are made inte
 
 // Limits of arrays on the stack: kvstore refuses larger heads.
 inline constexpr int kMaxHeadDim = 1024;
-inline constexpr int kMaxFolded = kMaxHeadDim;  // numbers that are made integers together
 inline constexpr int kMaxKvGroups = kMaxHeadDim / kKvGroup;
 
 template <int kBits>

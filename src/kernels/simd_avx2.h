@@ -80,6 +80,25 @@ struct SimdAvx2 {
   static I ShiftRight(I a) {
     return _mm256_srai_epi32(a, kBits);
   }
+  static I And(I a, I b) { return _mm256_and_si256(a, b); }
+  static I LoadInts(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static I LoadBytePairs(const void* p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  static I AddPairProducts(I sum, I a, I b) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    // Keeps g++ from adding up products first (integer sums may be reordered): it would need far
+    // more registers than there are.
+    asm("" : "+x"(sum));
+    return sum;
+  }
+  static F ToFloat(I a) { return _mm256_cvtepi32_ps(a); }
+  static void StoreAsPairs(const float* p, float factor, int32_t* pairs) {
+    I low = _mm256_cvtps_epi32(Mul(Load(p), Set(factor)));
+    I high = _mm256_cvtps_epi32(Mul(Load(p + 8), Set(factor)));
+    I both = _mm256_blend_epi16(low, ShiftLeft<16>(high), 0xaa);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs), both);
+  }
   static I BitsOf(F a) { return _mm256_castps_si256(a); }
   static F FromBits(I a) { return _mm256_castsi256_ps(a); }
 
@@ -104,6 +123,17 @@ struct SimdAvx2 {
   static void StoreF16(uint16_t* p, F a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                      _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  static F LoadE5M2(const uint8_t* p) {
+    __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), codes));
+  }
+  static F LoadE4M3(const uint8_t* p) {
+    __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    __m128i high = _mm_unpacklo_epi8(_mm_setzero_si128(), codes);
+    // The sign stays, and the copy of it that the shift leaves below goes.
+    __m128i half = _mm_and_si128(_mm_srai_epi16(high, 1), _mm_set1_epi16(-0x4001));
+    return _mm256_cvtph_ps(half);
   }
   static F LoadBf16(const uint16_t* p) {
     __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));

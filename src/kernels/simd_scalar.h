@@ -8,7 +8,9 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
+#include "kernels/fp8.h"
 #include "kernels/half.h"
 
 namespace quire::kernels {
@@ -140,6 +142,38 @@ struct SimdScalar {
   static I ShiftRight(I a) {  // keeps the sign
     return EachInt([&](int i) { return a.lane[i] >> kBits; });
   }
+  static I And(I a, I b) {
+    return EachInt([&](int i) { return a.lane[i] & b.lane[i]; });
+  }
+  static I LoadInts(const void* p) {
+    I out;
+    std::memcpy(&out, p, sizeof(out));
+    return out;
+  }
+  // Lanes as pairs of 16-bit integers, the first one below: from 8-bit ones, and sum + both
+  // products of two such pairs.
+  static I LoadBytePairs(const void* p) {
+    const auto* bytes = static_cast<const int8_t*>(p);
+    return EachInt([&](int i) { return (bytes[2 * i] & 0xffff) | bytes[2 * i + 1] * 0x10000; });
+  }
+  static I AddPairProducts(I sum, I a, I b) {
+    auto low = [](int32_t x) { return int32_t{static_cast<int16_t>(x)}; };
+    return EachInt([&](int i) {
+      return sum.lane[i] + low(a.lane[i]) * low(b.lane[i]) + (a.lane[i] >> 16) * (b.lane[i] >> 16);
+    });
+  }
+  static F ToFloat(I a) {
+    return Each([&](int i) { return static_cast<float>(a.lane[i]); });
+  }
+  // Eight pairs (p[i], p[i + 8]) of p * factor, rounded to nearest even; all of them fit 16 bits,
+  // but NaN becomes 0.
+  static void StoreAsPairs(const float* p, float factor, int32_t* pairs) {
+    auto rounded = [&](int i) {
+      const float x = std::nearbyint(p[i] * factor);
+      return x == x ? static_cast<int32_t>(x) : 0;
+    };
+    for (int i = 0; i < 8; ++i) pairs[i] = (rounded(i) & 0xffff) | rounded(i + 8) * 0x10000;
+  }
   static I BitsOf(F a) {
     return EachInt([&](int i) { return std::bit_cast<int32_t>(a.lane[i]); });
   }
@@ -164,6 +198,13 @@ struct SimdScalar {
   }
   static void StoreF16(uint16_t* p, F a) {
     for (int i = 0; i < kWidth; ++i) p[i] = F16FromF32(a.lane[i]);
+  }
+  // The f16 twins of 8-bit floats (fp8.h).
+  static F LoadE5M2(const uint8_t* p) {
+    return Each([&](int i) { return F32FromF16(E5M2::F16Twin(p[i])); });
+  }
+  static F LoadE4M3(const uint8_t* p) {
+    return Each([&](int i) { return F32FromF16(E4M3::F16Twin(p[i])); });
   }
   static F LoadBf16(const uint16_t* p) {
     return Each([&](int i) { return F32FromBf16(p[i]); });

@@ -203,7 +203,7 @@ void RegisterAll() {
     const double read = ReadBandwidth(threads);
     fmt::print("ceiling: {:.1f} GB/s read by {} threads\n", read, threads);
     for (const Heads& heads : {kLlama8B, kQwenHalfB}) {
-      for (KvCodec codec : kernels::kPlainKvCodecs) {
+      for (KvCodec codec : kernels::kAllKvCodecs) {
         for (int context : {1024, 8192, 32768}) {
           Register({heads, codec, 32, context - 1, 1, threads}, read, fma * threads);
         }
