@@ -144,7 +144,6 @@ class Sequence {
 
   void CheckPlane(const Place& at, const std::byte* piece, const std::byte* sinks) {
     ++checked_;
-    const int d = layout_.head_dim();
     const int block_size = layout_.block_size();
     const KvCodecs codecs = layout_.codecs(at.layer);
     const KvCodec codec = at.plane == 0 ? codecs.keys : codecs.values;
@@ -216,25 +215,26 @@ class Sequence {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
+  const auto add = [&](KvCodec keys, KvCodec values) -> Case& {
+    Case& added = cases.emplace_back();
+    added.format.key_codec = keys;
+    added.format.value_codec = values;
+    return added;
+  };
   for (KvCodec keys : kernels::kAllKvCodecs) {
     if (!kernels::IsQuantized(keys)) continue;
-    cases.push_back({.format = {.key_codec = keys, .value_codec = keys}});
-    cases.push_back({.format = {.key_codec = keys, .value_codec = KvCodec::kInt4}, .head_dim = 80});
-    Case residual{.format = {.key_codec = keys, .value_codec = KvCodec::kF16}};
-    residual.format.residual_tokens = 70;  // three blocks
-    cases.push_back(residual);
+    add(keys, keys);
+    add(keys, KvCodec::kInt4).head_dim = 80;
+    add(keys, KvCodec::kF16).format.residual_tokens = 70;  // three blocks
   }
-  Case sinks{.format = {.key_codec = KvCodec::kKivi2, .value_codec = KvCodec::kInt4}};
-  sinks.format.sink_tokens = 16;
-  cases.push_back(sinks);
-  Case layers{.format = {.key_codec = KvCodec::kKivi4, .value_codec = KvCodec::kKivi2},
-              .windows = {0, 40, 40, 40}};
+  add(KvCodec::kKivi2, KvCodec::kInt4).format.sink_tokens = 16;
+  Case& layers = add(KvCodec::kKivi4, KvCodec::kKivi2);
+  layers.windows = {0, 40, 40, 40};
   layers.format.layers = {{1, {KvCodec::kF16, KvCodec::kF16}},
                           {2, {KvCodec::kInt8, KvCodec::kF16}}};
-  cases.push_back(layers);
-  cases.push_back(
-      {.format = {.key_codec = KvCodec::kInt4, .value_codec = KvCodec::kInt4, .block_size = 16},
-       .windows = {20, 0}});
+  Case& small = add(KvCodec::kInt4, KvCodec::kInt4);
+  small.format.block_size = 16;
+  small.windows = {20, 0};
   return cases;
 }
 
