@@ -163,9 +163,51 @@ TEST_P(EngineKvFormats, TheLeastMemoryServesTheLongestSequence) {
   EXPECT_EQ(less.error().kind, ErrorKind::kUsage);
 }
 
+// CASES: four bits turned answers into garbage after a few tokens elsewhere. What a codec continues
+// with must be about as likely, to exact keys and values, as what they continue with themselves.
+class BundledModelKvFormats : public ::testing::TestWithParam<KvFormatCase> {};
+
+TEST_P(BundledModelKvFormats, AQuestionIsContinuedCoherently) {
+  base::ThreadTeam team(2);
+  const auto model = testing::LoadModelOrDie("models/target/target-q8_0.gguf", team);
+  const std::vector<TokenId> prompt =
+      model->tokenizer().Encode("Q: What is 2+2?\nA:", {.add_special = true});
+  const auto make = [&](const kvstore::KvFormat& format) {
+    EngineOptions options;
+    options.kv_format = format;
+    options.max_model_len = 256;
+    options.max_num_seqs = 4;
+    return testing::MakeEngineOrDie(*model, options, team);
+  };
+  const auto exact = make(kvstore::KvFormat{.key_codec = kernels::KvCodec::kF32,
+                                            .value_codec = kernels::KvCodec::kF32});
+  // Mean log probability of a greedy continuation, as exact keys and values see it.
+  const auto likelihood = [&](Engine& engine) {
+    Request greedy = MakeRequest(prompt, 120, 1);
+    greedy.sampling.temperature = 0;
+    const std::vector<TokenId> tokens = GenerateOne(engine, greedy).choices[0].tokens;
+    Request scored = MakeRequest(prompt, 1, 1);
+    scored.prompt.insert(scored.prompt.end(), tokens.begin(), tokens.end());
+    scored.sampling.prompt_logprobs = 0;
+    const Completion score = GenerateOne(*exact, scored);
+    double sum = 0;
+    for (size_t i = prompt.size(); i < scored.prompt.size(); ++i) {
+      sum += score.prompt_logprobs[i]->logprob;
+    }
+    return sum / static_cast<double>(tokens.size());
+  };
+  const double own = likelihood(*exact);
+  EXPECT_GT(own, -2.0);
+  EXPECT_GT(likelihood(*make(GetParam().format)), own - 0.5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, BundledModelKvFormats,
+                         ::testing::ValuesIn(testing::QuantizedKvFormats()),
+                         [](const auto& test) { return test.param.name; });
+
 INSTANTIATE_TEST_SUITE_P(Formats, EngineKvFormats,
                          ::testing::ValuesIn(testing::QuantizedKvFormats()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace quire::engine

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
-#include "kernels/half.h"
 #include "model/transformer.h"
 #include "testing/kv_format_cases.h"
 #include "testing/model_runner.h"
@@ -88,16 +87,13 @@ TEST_P(KvFormats, LogitsStayCloseToThoseOfExactKeysAndValues) {
       norm += std::pow(want[row][i], 2);
     }
   }
-  // Two bits: the least of all, a quarter of the range per step.
-  EXPECT_LT(std::sqrt(difference / norm), 0.25);
+  // The worst measured is 0.035 (int4 and kivi2); what is lost or misplaced is off by the norm.
+  EXPECT_LT(std::sqrt(difference / norm), 0.06);
   EXPECT_GT(difference, 0);
-  RecordProperty("relative", std::to_string(std::sqrt(difference / norm)));
-  std::printf("%s: relative difference %.5f\n", GetParam().name.c_str(),
-              std::sqrt(difference / norm));
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, KvFormats, ::testing::ValuesIn(testing::QuantizedKvFormats()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace quire::model
