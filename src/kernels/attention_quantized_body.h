@@ -6,59 +6,6 @@
 namespace quire::kernels {
 namespace {
 
-// ---- fp8: the kernels of f16 on codes' f16 twins
-
-template <typename S>
-struct E4M3Kv {
-  using Stored = uint8_t;
-  using Format = E4M3;
-  static typename S::F Load(const uint8_t* p) { return S::LoadE4M3(p); }
-  static float Decode(uint8_t x) { return F32FromF16(E4M3::F16Twin(x)); }
-};
-
-template <typename S>
-struct E5M2Kv {
-  using Stored = uint8_t;
-  using Format = E5M2;
-  static typename S::F Load(const uint8_t* p) { return S::LoadE5M2(p); }
-  static float Decode(uint8_t x) { return F32FromF16(E5M2::F16Twin(x)); }
-};
-
-template <typename Format>
-float Fp8Scale(const std::byte* piece, int numbers) {
-  float scale;
-  __builtin_memcpy(&scale, piece + numbers, sizeof(scale));
-  return scale * Format::kF16Factor;
-}
-
-template <typename S, typename Kv>
-void Fp8Scores(const ScoreTile& tile) {
-  Scores<S, Kv>(tile);
-  const auto scale =
-      S::Set(Fp8Scale<typename Kv::Format>(tile.keys, tile.head_dim * tile.block_size));
-  for (int r = 0; r < tile.rows; ++r) {
-    float* scores = tile.scores + r * kSpan;
-    for (int t = tile.begin / 16 * 16; t < tile.end; t += S::kWidth) {
-      S::Store(scores + t, S::Mul(S::Load(scores + t), scale));
-    }
-  }
-}
-
-template <typename S, typename Kv>
-void Fp8AddValues(const ValueTile& tile) {
-  const float scale = Fp8Scale<typename Kv::Format>(tile.values, tile.head_dim * tile.block_size);
-  alignas(64) float weights[kRowTile * kSpan];
-  for (int r = 0; r < tile.rows; ++r) {
-    for (int t = tile.begin / 16 * 16; t < tile.end; t += S::kWidth) {
-      const int at = r * kSpan + t;
-      S::Store(weights + at, S::Mul(S::Load(tile.weights + at), S::Set(scale)));
-    }
-  }
-  ValueTile scaled = tile;
-  scaled.weights = weights;
-  AddValues<S, Kv>(scaled);
-}
-
 // ---- products of 16-bit integers and codes
 
 // Registers of lanes that a row tile of integers takes at once.
@@ -137,6 +84,115 @@ template <typename S, int kRows, int kRegisters>
   }
 }
 
+// ---- fp8
+
+// sums[r][i] += the products of four numbers' codes, lanes of `words` onwards, and each row's
+// factors: number k's of row r at factors[k * next + r * stride].
+template <typename S, typename Format, int kRows, int kRegisters>
+[[gnu::always_inline]] inline void AddFp8Products(const uint32_t* words, const float* factors,
+                                                  int next, int stride,
+                                                  typename S::F (&sums)[kRows][kRegisters]) {
+  const auto mask = S::SetInt(static_cast<int32_t>(Format::kMask));
+  typename S::I word[kRegisters];
+#pragma GCC unroll 4
+  for (int i = 0; i < kRegisters; ++i) word[i] = S::LoadInts(words + i * S::kWidth);
+  auto add = [&]<int kLeft>(const float* factor) __attribute__((always_inline)) {
+    typename S::F value[kRegisters];
+#pragma GCC unroll 4
+    for (int i = 0; i < kRegisters; ++i) {
+      auto code = S::template ShiftRight<Format::kShift>(S::template ShiftLeft<kLeft>(word[i]));
+      value[i] = S::FromBits(S::And(code, mask));
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const typename S::F x = S::Set(factor[r * stride]);
+#pragma GCC unroll 4
+      for (int i = 0; i < kRegisters; ++i) sums[r][i] = S::Fma(x, value[i], sums[r][i]);
+    }
+  };
+  add.template operator()<24>(factors);
+  add.template operator()<16>(factors + next);
+  add.template operator()<8>(factors + 2 * next);
+  add.template operator()<0>(factors + 3 * next);
+}
+
+template <typename Format>
+constexpr float kHalfGap = static_cast<float>(uint64_t{1} << Format::kExponentGap / 2);
+
+template <typename S, typename Format, int kRows>
+void Fp8ScoreRows(const ScoreTile& tile) {
+  const int n = tile.block_size;
+  const int steps = PaddedFp8Channels(tile.head_dim) / 4;
+  const auto* q = reinterpret_cast<const float*>(tile.q);
+  const auto* words = reinterpret_cast<const uint32_t*>(tile.keys);
+  const auto scale =
+      S::Set(Fp8Scale(tile.keys, Fp8KeyCodeBytes(tile.head_dim, n)) * kHalfGap<Format>);
+  const int begin = tile.begin / 16 * 16;
+  const int end = (tile.end + 15) / 16 * 16;
+  Prefetcher prefetcher = PrefetcherFor<S, kRows>(
+      tile.next, KeyPieceBytes(KvCodec::kFp8E4M3, tile.head_dim, n), steps, end - begin);
+  ForEachLanes<S, kRows>(begin, end, [&]<int kRegisters>(int token) {
+    typename S::F sums[kRows][kRegisters];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kRegisters; ++i) sums[r][i] = S::Set(0.0f);
+    }
+    for (int step = 0; step < steps; ++step) {
+      prefetcher.Advance();
+      AddFp8Products<S, Format>(words + step * n + token, q + step * 4 * kRows, kRows, 1, sums);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kRegisters; ++i) {
+        S::Store(tile.scores + r * kSpan + token + i * S::kWidth, S::Mul(sums[r][i], scale));
+      }
+    }
+  });
+}
+
+template <typename S, typename Format, int kRows>
+void Fp8AddRows(const ValueTile& tile) {
+  const int d = tile.head_dim;
+  const float scale = Fp8Scale(tile.values, Fp8ValueCodeBytes(d, tile.block_size)) *
+                      kHalfGap<Format> * kHalfGap<Format>;
+  const int begin = tile.begin / 4 * 4;
+  const int end = (tile.end + 3) / 4 * 4;
+  alignas(64) float weights[kRows][kSpan];
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = tile.begin / 16 * 16; t < tile.end; t += S::kWidth) {
+      S::Store(weights[r] + t, S::Mul(S::Load(tile.weights + r * kSpan + t), S::Set(scale)));
+    }
+    for (int t = begin; t < tile.begin; ++t) weights[r][t] = 0.0f;
+    for (int t = tile.end; t < end; ++t) weights[r][t] = 0.0f;
+  }
+  const auto* words = reinterpret_cast<const uint32_t*>(tile.values);
+  Prefetcher prefetcher = PrefetcherFor<S, kRows>(
+      tile.next, ValuePieceBytes(KvCodec::kFp8E4M3, d, tile.block_size), (end - begin) / 4, d);
+  ForEachLanes<S, kRows>(0, d, [&]<int kRegisters>(int channel) {
+    typename S::F sums[kRows][kRegisters];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kRegisters; ++i) {
+        sums[r][i] = S::Load(tile.out + r * d + channel + i * S::kWidth);
+      }
+    }
+    for (int t = begin; t < end; t += 4) {
+      prefetcher.Advance();
+      AddFp8Products<S, Format>(words + t / 4 * d + channel, weights[0] + t, 1, kSpan, sums);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kRegisters; ++i) {
+        S::Store(tile.out + r * d + channel + i * S::kWidth, sums[r][i]);
+      }
+    }
+  });
+}
+
 // ---- scales folded into queries and weights
 
 template <typename S, int kRows>
@@ -150,6 +206,21 @@ template <typename S, int kRows>
 [[gnu::always_inline]] inline void Begin(FoldedRows<S, kRows>& rows) {
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) rows.largest[r] = S::Set(0.0f);
+}
+
+// totals[r] = the sum of a row's kChunk partial sums.
+template <typename S, int kRows, int kRegisters>
+[[gnu::always_inline]] inline void StoreSums(typename S::F (&sums)[kRows][kRegisters],
+                                             float* totals) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int half = kRegisters / 2; half > 0; half /= 2) {
+#pragma GCC unroll 2
+      for (int i = 0; i < half; ++i) sums[r][i] = S::Add(sums[r][i], sums[r][i + half]);
+    }
+    totals[r] = S::SumLanes(sums[r][0]);
+  }
 }
 
 // products[r][i] = x[r][i] * scale[i] for `count` numbers of every row, a multiple of 16; the row's
@@ -182,17 +253,39 @@ template <typename S, int kRows, bool kHasMin>
       }
     }
   }
-  if constexpr (kHasMin) {
+  if constexpr (kHasMin) StoreSums<S>(sums, bias);
+}
+
+// As Fold for numbers that are not negative; stores the scales as floats, no products.
+template <typename S, int kRows, bool kHasMin>
+[[gnu::always_inline]] inline void FoldSpan(const float* x, int x_stride,
+                                            Scales<const uint16_t> scales, int count,
+                                            float* scale_floats, FoldedRows<S, kRows>& rows,
+                                            float* bias) {
+  constexpr int kRegisters = kChunk / S::kWidth;
+  typename S::F sums[kRows][kRegisters];
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-      for (int half = kRegisters / 2; half > 0; half /= 2) {
-#pragma GCC unroll 2
-        for (int i = 0; i < half; ++i) sums[r][i] = S::Add(sums[r][i], sums[r][i + half]);
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kRegisters; ++i) sums[r][i] = S::Set(0.0f);
+  }
+  for (int first = 0; first < count; first += kChunk) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kRegisters; ++i) {
+      const int at = first + i * S::kWidth;
+      const typename S::F scale = S::LoadF16(scales.scale + at);
+      S::Store(scale_floats + at, scale);
+      typename S::F min = S::Set(0.0f);
+      if constexpr (kHasMin) min = S::LoadF16(scales.min + at);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const typename S::F value = S::Load(x + r * x_stride + at);
+        rows.largest[r] = S::Max(S::Mul(value, scale), rows.largest[r]);
+        if constexpr (kHasMin) sums[r][i] = S::Fma(value, min, sums[r][i]);
       }
-      bias[r] = S::SumLanes(sums[r][0]);
     }
   }
+  if constexpr (kHasMin) StoreSums<S>(sums, bias);
 }
 
 template <typename S, int kRows>
@@ -209,11 +302,15 @@ template <typename S, int kRows>
 template <typename S, int kRows>
 [[gnu::always_inline]] inline void StorePairs(const float* products, int stride, int chunks,
                                               const FoldedRows<S, kRows>& rows, int32_t* pairs) {
+  alignas(64) float inverses[kRows][kChunk];
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < kChunk; ++i) inverses[r][i] = rows.inverse[r];
+  }
   for (int chunk = 0; chunk < chunks; ++chunk) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      S::StoreAsPairs(products + r * stride + chunk * kChunk, rows.inverse[r],
-                      pairs + (chunk * kRows + r) * kPairs);
+      const float* numbers = products + r * stride + chunk * kChunk;
+      S::StoreAsPairs(numbers, inverses[r], pairs + (chunk * kRows + r) * kPairs);
     }
   }
 }
@@ -347,7 +444,8 @@ struct ValueSpan {
   alignas(64) int32_t pairs[kMaxGroups][kValueSpan / kChunk * kRows * kPairs];
 };
 
-// Weights times scales of tokens [first, first + kValueSpan) as far as they are the tile's.
+// Weights times scales of tokens [first, first + kValueSpan) as far as they are the tile's. Neither
+// is ever negative.
 template <typename S, int kBits, int kRows>
 [[gnu::always_inline]] inline void FoldWeights(const ValueTile& tile, int first, int tokens,
                                                ValueSpan<S, kBits, kRows>& span) {
@@ -366,7 +464,7 @@ template <typename S, int kBits, int kRows>
     weights = weights_part[0];
     stride = kValueSpan;
   }
-  alignas(64) float products[ValueSpan<S, kBits, kRows>::kMaxGroups][kRows * kValueSpan];
+  alignas(64) float scale_floats[ValueSpan<S, kBits, kRows>::kMaxGroups][kValueSpan];
   Begin(span.folded);
   for (int g = 0; g < groups; ++g) {
     Scales<const uint16_t> scale{scales.scale + g * n + first,
@@ -376,12 +474,25 @@ template <typename S, int kBits, int kRows>
       scale.scale = OnlyTokens(scale.scale, begin, end, scale_part);
       if (kHasMin) scale.min = OnlyTokens(scale.min, begin, end, min_part);
     }
-    Fold<S, kRows, kHasMin>(weights, stride, scale, tokens, products[g], kValueSpan, span.folded,
-                            span.bias[g]);
+    FoldSpan<S, kRows, kHasMin>(weights, stride, scale, tokens, scale_floats[g], span.folded,
+                                span.bias[g]);
   }
   FindScales(span.folded);
+  alignas(64) float scaled[kRows][kValueSpan];
+  for (int r = 0; r < kRows; ++r) {
+    const typename S::F inverse = S::Set(span.folded.inverse[r]);
+    for (int t = 0; t < tokens; t += S::kWidth) {
+      S::Store(scaled[r] + t, S::Mul(S::Load(weights + r * stride + t), inverse));
+    }
+  }
   for (int g = 0; g < groups; ++g) {
-    StorePairs(products[g], kValueSpan, tokens / kChunk, span.folded, span.pairs[g]);
+    for (int chunk = 0; chunk < tokens / kChunk; ++chunk) {
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        S::StoreAsPairs(scale_floats[g] + chunk * kChunk, scaled[r] + chunk * kChunk,
+                        span.pairs[g] + (chunk * kRows + r) * kPairs);
+      }
+    }
   }
 }
 
@@ -472,6 +583,24 @@ void AddCodes(const ValueTile& tile) {
   kByRows[tile.rows - 1](tile);
 }
 
+template <typename S, typename Format>
+void Fp8Scores(const ScoreTile& tile) {
+  constexpr void (*kByRows[kRowTile])(const ScoreTile&) = {
+      Fp8ScoreRows<S, Format, 1>, Fp8ScoreRows<S, Format, 2>, Fp8ScoreRows<S, Format, 3>,
+      Fp8ScoreRows<S, Format, 4>, Fp8ScoreRows<S, Format, 5>, Fp8ScoreRows<S, Format, 6>};
+  kByRows[tile.rows - 1](tile);
+}
+
+template <typename S, typename Format>
+void Fp8AddValues(const ValueTile& tile) {
+  constexpr void (*kByRows[kRowTile])(const ValueTile&) = {
+      Fp8AddRows<S, Format, 1>, Fp8AddRows<S, Format, 2>, Fp8AddRows<S, Format, 3>,
+      Fp8AddRows<S, Format, 4>, Fp8AddRows<S, Format, 5>, Fp8AddRows<S, Format, 6>};
+  constexpr KvCodec kCodec = Format::kShift == E4M3::kShift ? KvCodec::kFp8E4M3 : KvCodec::kFp8E5M2;
+  if (tile.head_dim % kChunk != 0) return ScalarQuantizedKernels(kCodec).add_values(tile);
+  kByRows[tile.rows - 1](tile);
+}
+
 // The scalar codec's encoders and preparation, this instruction set's reading.
 KvCodecKernels WithReaders(KvCodec codec, void (*scores)(const ScoreTile&),
                            void (*add_values)(const ValueTile&)) {
@@ -485,8 +614,8 @@ template <typename S>
 AttentionKernels MakeAttentionKernels() {
   return {{MakeCodecKernels<S, F32Kv<S>>(), MakeCodecKernels<S, F16Kv<S>>(),
            MakeCodecKernels<S, Bf16Kv<S>>(),
-           WithReaders(KvCodec::kFp8E4M3, Fp8Scores<S, E4M3Kv<S>>, Fp8AddValues<S, E4M3Kv<S>>),
-           WithReaders(KvCodec::kFp8E5M2, Fp8Scores<S, E5M2Kv<S>>, Fp8AddValues<S, E5M2Kv<S>>),
+           WithReaders(KvCodec::kFp8E4M3, Fp8Scores<S, E4M3>, Fp8AddValues<S, E4M3>),
+           WithReaders(KvCodec::kFp8E5M2, Fp8Scores<S, E5M2>, Fp8AddValues<S, E5M2>),
            WithReaders(KvCodec::kInt8, TokenScores<S, 8>, AddCodes<S, 8>),
            WithReaders(KvCodec::kInt4, TokenScores<S, 4>, AddCodes<S, 4>),
            WithReaders(KvCodec::kKivi4, ChannelScores<S, 4>, AddCodes<S, 4>),

@@ -16,36 +16,36 @@
 namespace quire::kernels {
 namespace {
 
-// ---- fp8: sums of code * query in f32 as for f16, times the piece's scale
+// ---- fp8: sums in f32 as for f16. Codes are read as floats 2^kExponentGap too small; half of that
+// is made good in the query (which leaves the sums within range), half with the piece's scale. For
+// values all of it is in the scale, which the weights take.
 
-// [rows, head_dim] to [head_dim, rows].
-void PreparePacked(const QueryTile& tile) {
+template <typename Format>
+constexpr float kHalfGap = static_cast<float>(uint64_t{1} << Format::kExponentGap / 2);
+
+// [rows, head_dim] to [head_dim, rows], zeros up to whole words of channels.
+template <typename Format>
+void PrepareFp8(const QueryTile& tile) {
   auto* packed = reinterpret_cast<float*>(tile.prepared);
-  for (int r = 0; r < tile.rows; ++r) {
-    for (int c = 0; c < tile.head_dim; ++c) {
-      packed[c * tile.rows + r] = tile.q[r * tile.head_dim + c];
+  for (int c = 0; c < PaddedFp8Channels(tile.head_dim); ++c) {
+    for (int r = 0; r < tile.rows; ++r) {
+      const float q = c < tile.head_dim ? tile.q[r * tile.head_dim + c] : 0.0f;
+      packed[c * tile.rows + r] = q * kHalfGap<Format>;
     }
   }
 }
 
-// What turns a code's f16 twin into the number.
-template <typename Format>
-float Fp8Scale(const std::byte* piece, int numbers) {
-  float scale;
-  std::memcpy(&scale, piece + numbers, sizeof(scale));
-  return scale * Format::kF16Factor;
-}
-
 template <typename Format>
 void Fp8Scores(const ScoreTile& tile) {
+  const int n = tile.block_size;
   const auto* q = reinterpret_cast<const float*>(tile.q);
   const auto* codes = reinterpret_cast<const uint8_t*>(tile.keys);
-  const float scale = Fp8Scale<Format>(tile.keys, tile.head_dim * tile.block_size);
+  const float scale = Fp8Scale(tile.keys, Fp8KeyCodeBytes(tile.head_dim, n)) * kHalfGap<Format>;
   for (int r = 0; r < tile.rows; ++r) {
     for (int t = tile.begin; t < tile.end; ++t) {
       float sum = 0.0f;
-      for (int c = 0; c < tile.head_dim; ++c) {
-        const float key = F32FromF16(Format::F16Twin(codes[c * tile.block_size + t]));
+      for (int c = 0; c < PaddedFp8Channels(tile.head_dim); ++c) {
+        const float key = SmallF32FromF8<Format>(codes[Fp8Index(c, t, n)]);
         sum = std::fma(q[c * tile.rows + r], key, sum);
       }
       tile.scores[r * kSpan + t] = sum * scale;
@@ -53,16 +53,20 @@ void Fp8Scores(const ScoreTile& tile) {
   }
 }
 
+// Tokens are taken in whole words; those outside [begin, end) weigh 0.
 template <typename Format>
 void Fp8AddValues(const ValueTile& tile) {
+  const int d = tile.head_dim;
   const auto* codes = reinterpret_cast<const uint8_t*>(tile.values);
-  const float scale = Fp8Scale<Format>(tile.values, tile.head_dim * tile.block_size);
-  for (int t = tile.begin; t < tile.end; ++t) {
+  const float scale = Fp8Scale(tile.values, Fp8ValueCodeBytes(d, tile.block_size)) *
+                      kHalfGap<Format> * kHalfGap<Format>;
+  for (int t = tile.begin / 4 * 4; t < (tile.end + 3) / 4 * 4; ++t) {
+    const bool inside = t >= tile.begin && t < tile.end;
     for (int r = 0; r < tile.rows; ++r) {
-      const float weight = tile.weights[r * kSpan + t] * scale;
-      float* out = tile.out + r * tile.head_dim;
-      for (int c = 0; c < tile.head_dim; ++c) {
-        const float value = F32FromF16(Format::F16Twin(codes[t * tile.head_dim + c]));
+      const float weight = inside ? tile.weights[r * kSpan + t] * scale : 0.0f;
+      float* out = tile.out + r * d;
+      for (int c = 0; c < d; ++c) {
+        const float value = SmallF32FromF8<Format>(codes[Fp8Index(t, c, d)]);
         out[c] = std::fma(weight, value, out[c]);
       }
     }
@@ -211,18 +215,16 @@ void AddSpanRow(const ValueTile& tile, int r, int first, int begin, int end) {
   const int d = tile.head_dim;
   const int groups = kBits == 8 ? Int8Groups(d) : KvGroups(d);
   const auto scales = GroupScales(tile.values, ValueCodeBytes<kBits>(d, n), groups, n);
-  float products[kMaxKvGroups][kValueSpan] = {};
+  float weights[kValueSpan] = {};
+  for (int t = begin; t < end; ++t) weights[t - first] = tile.weights[r * kSpan + t];
   float bias[kMaxKvGroups] = {};
   float largest = 0.0f;
   for (int g = 0; g < groups; ++g) {
-    float weights[kValueSpan] = {};
     uint16_t min[kValueSpan] = {};
     for (int t = begin; t < end; ++t) {
-      weights[t - first] = tile.weights[r * kSpan + t];
       if (kBits != 8) min[t - first] = scales.min[g * n + t];
       const float product = weights[t - first] * F32FromF16(scales.scale[g * n + t]);
-      products[g][t - first] = product;
-      largest = std::fabs(product) > largest ? std::fabs(product) : largest;
+      largest = product > largest ? product : largest;
     }
     bias[g] = Bias(weights, min, kValueSpan);
   }
@@ -231,7 +233,7 @@ void AddSpanRow(const ValueTile& tile, int r, int first, int begin, int end) {
     const int g = kBits == 8 ? c / kInt8Group : KvGroupOf(c, d);
     int dot = 0;
     for (int t = begin; t < end; ++t) {
-      dot += ToInteger(products[g][t - first], scale.inverse) *
+      dot += ToInteger(weights[t - first] * scale.inverse, F32FromF16(scales.scale[g * n + t])) *
              Words::Get(tile.values, Words::Index(t, c, d), Words::Shift(t));
     }
     float& out = tile.out[r * d + c];
@@ -259,9 +261,9 @@ struct Readers {
 Readers ReadersOf(KvCodec codec) {
   switch (codec) {
     case KvCodec::kFp8E4M3:
-      return {PreparePacked, Fp8Scores<E4M3>, Fp8AddValues<E4M3>};
+      return {PrepareFp8<E4M3>, Fp8Scores<E4M3>, Fp8AddValues<E4M3>};
     case KvCodec::kFp8E5M2:
-      return {PreparePacked, Fp8Scores<E5M2>, Fp8AddValues<E5M2>};
+      return {PrepareFp8<E5M2>, Fp8Scores<E5M2>, Fp8AddValues<E5M2>};
     case KvCodec::kInt8:
       return {PrepareIntegers<false>, TokenScores<8>, AddCodes<8>};
     case KvCodec::kInt4:

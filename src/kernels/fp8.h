@@ -6,32 +6,40 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/half.h"
-
 namespace quire::kernels {
 
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr int kMinExponent = -6;  // of normal numbers
   static constexpr float kMax = 448.0f;
-  // A code's f16 twin has its sign and, shifted left by 7, its other bits; it is 2^-8 of the value.
-  static constexpr float kF16Factor = 256.0f;
-  static constexpr uint16_t F16Twin(uint8_t code) {
-    return static_cast<uint16_t>((code & 0x80) << 8 | (code & 0x7f) << 7);
-  }
+  // A code in the upper byte of 32 bits, shifted right (with its sign) by kShift and masked, is a
+  // float that is 2^-kExponentGap of the value: its exponent has another bias.
+  static constexpr int kShift = 4;
+  static constexpr uint32_t kMask = 0x87f00000u;
+  static constexpr int kExponentGap = 120;
 };
 
 struct E5M2 {
   static constexpr int kMantissaBits = 2;
   static constexpr int kMinExponent = -14;
   static constexpr float kMax = 57344.0f;
-  static constexpr float kF16Factor = 1.0f;
-  static constexpr uint16_t F16Twin(uint8_t code) { return static_cast<uint16_t>(code << 8); }
+  static constexpr int kShift = 3;
+  static constexpr uint32_t kMask = 0x8fe00000u;
+  static constexpr int kExponentGap = 112;
 };
+
+// 2^-kExponentGap of a code's value.
+template <typename Format>
+constexpr float SmallF32FromF8(uint8_t code) {
+  const int32_t shifted = static_cast<int32_t>(uint32_t{code} << 24) >> Format::kShift;
+  return std::bit_cast<float>(static_cast<uint32_t>(shifted) & Format::kMask);
+}
 
 template <typename Format>
 constexpr float F32FromF8(uint8_t code) {
-  return F32FromF16(Format::F16Twin(code)) * Format::kF16Factor;
+  // 2^kExponentGap is a float for every format.
+  return SmallF32FromF8<Format>(code) *
+         std::bit_cast<float>(static_cast<uint32_t>(127 + Format::kExponentGap) << 23);
 }
 
 // NaN becomes 0.

@@ -97,9 +97,12 @@ constexpr int KiviTokenGroups(int tokens) {
   return (tokens + kKvGroup - 1) / kKvGroup;
 }
 
-// Channels of a piece of integer keys: they are stored sixteen at a time.
+// Channels of a piece of integer keys: they are stored sixteen at a time. Of 8-bit floats: four.
 constexpr int PaddedChannels(int head_dim) {
   return (head_dim + 15) / 16 * 16;
+}
+constexpr int PaddedFp8Channels(int head_dim) {
+  return (head_dim + 3) / 4 * 4;
 }
 
 namespace detail {
@@ -119,8 +122,9 @@ constexpr size_t TokenScaleBytes(KvCodec codec, size_t head_dim, size_t tokens) 
 constexpr size_t KeyPieceBytes(KvCodec codec, int head_dim, int tokens) {
   const size_t d = static_cast<size_t>(head_dim);
   const size_t n = static_cast<size_t>(tokens);
-  const bool paired = IsQuantized(codec) && codec >= KvCodec::kInt8;
-  const size_t channels = paired ? static_cast<size_t>(PaddedChannels(head_dim)) : d;
+  const bool fp8 = codec == KvCodec::kFp8E4M3 || codec == KvCodec::kFp8E5M2;
+  const int padded = fp8 ? PaddedFp8Channels(head_dim) : PaddedChannels(head_dim);
+  const size_t channels = IsQuantized(codec) ? static_cast<size_t>(padded) : d;
   const size_t codes = channels * n * static_cast<size_t>(CodeBits(codec)) / 8;
   if (codec == KvCodec::kKivi4 || codec == KvCodec::kKivi2) {
     return codes + 2 * 2 * d * static_cast<size_t>(KiviTokenGroups(tokens));

@@ -9,31 +9,26 @@
 namespace quire::kernels {
 namespace {
 
-// A number that is stored by itself, at `index`; an 8-bit float without its scale.
-double PlainNumber(const PieceView& view, size_t index) {
-  switch (view.codec) {
-    case KvCodec::kF32: {
-      float x;
-      std::memcpy(&x, view.piece + index * sizeof(float), sizeof(x));
-      return x;
-    }
-    case KvCodec::kF16:
-      return F32FromF16(reinterpret_cast<const uint16_t*>(view.piece)[index]);
-    case KvCodec::kBf16:
-      return F32FromBf16(reinterpret_cast<const uint16_t*>(view.piece)[index]);
-    case KvCodec::kFp8E4M3:
-      return F32FromF8<E4M3>(static_cast<uint8_t>(view.piece[index]));
-    default:
-      return F32FromF8<E5M2>(static_cast<uint8_t>(view.piece[index]));
+// A number that is stored by itself, at `index`.
+double Plain(const PieceView& view, int index) {
+  if (view.codec == KvCodec::kF32) {
+    float x;
+    std::memcpy(&x, view.piece + static_cast<size_t>(index) * sizeof(float), sizeof(x));
+    return x;
   }
+  const uint16_t half = reinterpret_cast<const uint16_t*>(view.piece)[index];
+  return view.codec == KvCodec::kF16 ? F32FromF16(half) : F32FromBf16(half);
 }
 
-double Plain(const PieceView& view, size_t index) {
-  const double number = PlainNumber(view, index);
-  if (!IsQuantized(view.codec)) return number;
-  float scale;
-  std::memcpy(&scale, view.piece + view.head_dim * view.block_size, sizeof(scale));
-  return number * scale;
+double Fp8(const PieceView& view, size_t code_bytes, size_t index) {
+  const auto code = static_cast<uint8_t>(view.piece[index]);
+  const double number =
+      view.codec == KvCodec::kFp8E4M3 ? F32FromF8<E4M3>(code) : F32FromF8<E5M2>(code);
+  return number * Fp8Scale(view.piece, code_bytes);
+}
+
+bool IsFp8(KvCodec codec) {
+  return codec == KvCodec::kFp8E4M3 || codec == KvCodec::kFp8E5M2;
 }
 
 // Where a code lies: along the summed dimension, and its lane of so many.
@@ -83,9 +78,8 @@ double PerToken(const PieceView& view, size_t code_bytes, CodePlace place, int t
 double DecodedKey(const PieceView& keys, int token, int channel) {
   const int n = keys.block_size;
   const int d = keys.head_dim;
-  if (!IsQuantized(keys.codec) || keys.codec < KvCodec::kInt8) {
-    return Plain(keys, static_cast<size_t>(channel * n + token));
-  }
+  if (!IsQuantized(keys.codec)) return Plain(keys, channel * n + token);
+  if (IsFp8(keys.codec)) return Fp8(keys, Fp8KeyCodeBytes(d, n), Fp8Index(channel, token, n));
   const size_t code_bytes = static_cast<size_t>(PaddedChannels(d) * n * CodeBits(keys.codec) / 8);
   const CodePlace place{channel, token, n};
   if (keys.codec == KvCodec::kInt8 || keys.codec == KvCodec::kInt4) {
@@ -98,8 +92,9 @@ double DecodedKey(const PieceView& keys, int token, int channel) {
 
 double DecodedValue(const PieceView& values, int token, int channel) {
   const int d = values.head_dim;
-  if (!IsQuantized(values.codec) || values.codec < KvCodec::kInt8) {
-    return Plain(values, static_cast<size_t>(token * d + channel));
+  if (!IsQuantized(values.codec)) return Plain(values, token * d + channel);
+  if (IsFp8(values.codec)) {
+    return Fp8(values, Fp8ValueCodeBytes(d, values.block_size), Fp8Index(token, channel, d));
   }
   const size_t code_bytes = static_cast<size_t>(d * values.block_size * CodeBits(values.codec) / 8);
   return PerToken(values, code_bytes, {token, channel, d}, token, channel);

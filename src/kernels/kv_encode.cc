@@ -218,31 +218,33 @@ void SealKiviKeys(const SealTile& tile) {
 
 // ---- fp8
 
-// [head_dim, block_size] or [block_size, head_dim] codes as the f16 piece has them, then the scale.
 template <typename Format, Kind kKind>
 void SealFp8(const SealTile& tile) {
-  const int numbers = tile.head_dim * tile.block_size;
-  const auto* halves = reinterpret_cast<const uint16_t*>(tile.from);
-  auto skipped = [&](int i) {
-    return (kKind == Kind::kKeys ? i % tile.block_size : i / tile.head_dim) < tile.skip;
-  };
+  const int d = tile.head_dim;
+  const int n = tile.block_size;
+  constexpr bool kIsKeys = kKind == Kind::kKeys;
+  auto at = [&](int t, int c) { return kIsKeys ? KeyAt(tile, t, c) : ValueAt(tile, t, c); };
   float ordinary = 0.0f;
   float largest = 0.0f;
-  for (int i = 0; i < numbers; ++i) {
-    if (skipped(i)) continue;
-    const float x = F32FromF16(halves[i]);
-    largest = std::max(largest, std::fabs(Saturated(x)));
-    if (IsOrdinary(x)) ordinary = std::max(ordinary, std::fabs(x));
+  for (int t = tile.skip; t < n; ++t) {
+    for (int c = 0; c < d; ++c) {
+      const float x = at(t, c);
+      largest = std::max(largest, std::fabs(Saturated(x)));
+      if (IsOrdinary(x)) ordinary = std::max(ordinary, std::fabs(x));
+    }
   }
   if (ordinary > 0.0f) largest = ordinary;
   const float scale = largest / Format::kMax;
   const float inverse = largest > 0.0f ? Format::kMax / largest : 0.0f;
-  auto* codes = reinterpret_cast<uint8_t*>(tile.piece);
-  for (int i = 0; i < numbers; ++i) {
-    const float x = skipped(i) ? 0.0f : Saturated(F32FromF16(halves[i]));
-    codes[i] = F8FromF32<Format>(x * inverse);
+  const size_t code_bytes = kIsKeys ? Fp8KeyCodeBytes(d, n) : Fp8ValueCodeBytes(d, n);
+  std::memset(tile.piece, 0, code_bytes);
+  for (int t = tile.skip; t < n; ++t) {
+    for (int c = 0; c < d; ++c) {
+      const size_t index = kIsKeys ? Fp8Index(c, t, n) : Fp8Index(t, c, d);
+      tile.piece[index] = std::byte{F8FromF32<Format>(Saturated(at(t, c)) * inverse)};
+    }
   }
-  std::memcpy(tile.piece + numbers, &scale, sizeof(scale));
+  std::memcpy(tile.piece + code_bytes, &scale, sizeof(scale));
 }
 
 template <int kBits>

@@ -11,6 +11,8 @@
 //   8 2 bits  u32 words  [chunk,               lanes]  2 bits  k: i = k,           field 8 + k: i +
 //   8
 //
+//   fp8     u32 words  [chunk of four,       lanes]  byte k: number k of the chunk (not in pairs)
+//
 // so that (word >> bits * k) & mask are the pairs, ready to multiply. Scales and minima are f16:
 //   per token   [group of channels, tokens]   int8, int4, kivi's values
 //   per channel [group of 32 tokens, head_dim] kivi's keys
@@ -18,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/kv_codec.h"
@@ -74,6 +77,24 @@ template <typename Byte>
 Scales<HalfOf<Byte>> GroupScales(Byte* piece, size_t code_bytes, int groups, int lanes) {
   auto* scale = reinterpret_cast<HalfOf<Byte>*>(piece + code_bytes);
   return {scale, scale + static_cast<size_t>(groups) * static_cast<size_t>(lanes)};
+}
+
+// Where an 8-bit float lies.
+constexpr size_t Fp8Index(int along, int lane, int lanes) {
+  return (static_cast<size_t>(along / 4) * static_cast<size_t>(lanes) + static_cast<size_t>(lane)) *
+             4 +
+         static_cast<size_t>(along % 4);
+}
+constexpr size_t Fp8KeyCodeBytes(int head_dim, int tokens) {
+  return static_cast<size_t>(PaddedFp8Channels(head_dim)) * static_cast<size_t>(tokens);
+}
+constexpr size_t Fp8ValueCodeBytes(int head_dim, int tokens) {
+  return static_cast<size_t>(head_dim) * static_cast<size_t>(tokens);
+}
+inline float Fp8Scale(const std::byte* piece, size_t code_bytes) {
+  float scale;
+  std::memcpy(&scale, piece + code_bytes, sizeof(scale));
+  return scale;
 }
 
 template <int kBits>

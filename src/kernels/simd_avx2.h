@@ -93,9 +93,9 @@ struct SimdAvx2 {
     return sum;
   }
   static F ToFloat(I a) { return _mm256_cvtepi32_ps(a); }
-  static void StoreAsPairs(const float* p, float factor, int32_t* pairs) {
-    I low = _mm256_cvtps_epi32(Mul(Load(p), Set(factor)));
-    I high = _mm256_cvtps_epi32(Mul(Load(p + 8), Set(factor)));
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
+    I low = _mm256_cvtps_epi32(Mul(Load(p), Load(factors)));
+    I high = _mm256_cvtps_epi32(Mul(Load(p + 8), Load(factors + 8)));
     I both = _mm256_blend_epi16(low, ShiftLeft<16>(high), 0xaa);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs), both);
   }
@@ -123,17 +123,6 @@ struct SimdAvx2 {
   static void StoreF16(uint16_t* p, F a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
                      _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-  }
-  static F LoadE5M2(const uint8_t* p) {
-    __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-    return _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), codes));
-  }
-  static F LoadE4M3(const uint8_t* p) {
-    __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-    __m128i high = _mm_unpacklo_epi8(_mm_setzero_si128(), codes);
-    // The sign stays, and the copy of it that the shift leaves below goes.
-    __m128i half = _mm_and_si128(_mm_srai_epi16(high, 1), _mm_set1_epi16(-0x4001));
-    return _mm256_cvtph_ps(half);
   }
   static F LoadBf16(const uint16_t* p) {
     __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));

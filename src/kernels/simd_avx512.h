@@ -74,8 +74,8 @@ struct SimdAvx512 {
   }
   static I AddPairProducts(I sum, I a, I b) { return _mm512_dpwssd_epi32(sum, a, b); }
   static F ToFloat(I a) { return _mm512_cvtepi32_ps(a); }
-  static void StoreAsPairs(const float* p, float factor, int32_t* pairs) {
-    I integers = _mm512_cvtps_epi32(Mul(Load(p), Set(factor)));
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
+    I integers = _mm512_cvtps_epi32(Mul(Load(p), Load(factors)));
     __m256i low = _mm512_castsi512_si256(integers);
     __m256i high = _mm256_slli_epi32(_mm512_extracti64x4_epi64(integers, 1), 16);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs), _mm256_blend_epi16(low, high, 0xaa));
@@ -102,16 +102,6 @@ struct SimdAvx512 {
   static void StoreF16(uint16_t* p, F a) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                         _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-  }
-  static F LoadE5M2(const uint8_t* p) {
-    __m256i codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    return _mm512_cvtph_ps(_mm256_slli_epi16(codes, 8));
-  }
-  static F LoadE4M3(const uint8_t* p) {
-    __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    // The code's sign filled the upper bits: shifted, the second of them goes.
-    __m256i half = _mm256_and_si256(_mm256_slli_epi16(codes, 7), _mm256_set1_epi16(-0x4001));
-    return _mm512_cvtph_ps(half);
   }
   static F LoadBf16(const uint16_t* p) {
     __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

@@ -84,10 +84,10 @@ struct SimdNeon {
                      vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)));
   }
   static F ToFloat(I a) { return vcvtq_f32_s32(a); }
-  static void StoreAsPairs(const float* p, float factor, int32_t* pairs) {
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
     for (int i = 0; i < 8; i += kWidth) {
-      I low = vcvtnq_s32_f32(Mul(Load(p + i), Set(factor)));
-      I high = vcvtnq_s32_f32(Mul(Load(p + 8 + i), Set(factor)));
+      I low = vcvtnq_s32_f32(Mul(Load(p + i), Load(factors + i)));
+      I high = vcvtnq_s32_f32(Mul(Load(p + 8 + i), Load(factors + 8 + i)));
       vst1q_s32(pairs + i, vsliq_n_s32(low, high, 16));
     }
   }
@@ -108,20 +108,6 @@ struct SimdNeon {
 
   static F LoadF16(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
   static void StoreF16(uint16_t* p, F a) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a))); }
-  static F LoadE5M2(const uint8_t* p) {
-    uint32_t four;
-    std::memcpy(&four, p, sizeof(four));
-    uint16x8_t codes = vshll_n_u8(vreinterpret_u8_u32(vdup_n_u32(four)), 8);
-    return vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(codes)));
-  }
-  static F LoadE4M3(const uint8_t* p) {
-    uint32_t four;
-    std::memcpy(&four, p, sizeof(four));
-    int16x8_t codes = vshll_n_s8(vreinterpret_s8_u32(vdup_n_u32(four)), 7);
-    // The code's sign filled the upper bits: the second of them goes.
-    int16x4_t half = vand_s16(vget_low_s16(codes), vdup_n_s16(-0x4001));
-    return vcvt_f32_f16(vreinterpret_f16_s16(half));
-  }
   static F LoadBf16(const uint16_t* p) {
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
   }

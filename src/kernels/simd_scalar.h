@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/fp8.h"
 #include "kernels/half.h"
 
 namespace quire::kernels {
@@ -165,11 +164,11 @@ struct SimdScalar {
   static F ToFloat(I a) {
     return Each([&](int i) { return static_cast<float>(a.lane[i]); });
   }
-  // Eight pairs (p[i], p[i + 8]) of p * factor, rounded to nearest even; all of them fit 16 bits,
+  // Eight pairs (p[i], p[i + 8]) of p * factors, rounded to nearest even; all of them fit 16 bits,
   // but NaN becomes 0.
-  static void StoreAsPairs(const float* p, float factor, int32_t* pairs) {
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
     auto rounded = [&](int i) {
-      const float x = std::nearbyint(p[i] * factor);
+      const float x = std::nearbyint(p[i] * factors[i]);
       return x == x ? static_cast<int32_t>(x) : 0;
     };
     for (int i = 0; i < 8; ++i) pairs[i] = (rounded(i) & 0xffff) | rounded(i + 8) * 0x10000;
@@ -198,13 +197,6 @@ struct SimdScalar {
   }
   static void StoreF16(uint16_t* p, F a) {
     for (int i = 0; i < kWidth; ++i) p[i] = F16FromF32(a.lane[i]);
-  }
-  // The f16 twins of 8-bit floats (fp8.h).
-  static F LoadE5M2(const uint8_t* p) {
-    return Each([&](int i) { return F32FromF16(E5M2::F16Twin(p[i])); });
-  }
-  static F LoadE4M3(const uint8_t* p) {
-    return Each([&](int i) { return F32FromF16(E4M3::F16Twin(p[i])); });
   }
   static F LoadBf16(const uint16_t* p) {
     return Each([&](int i) { return F32FromBf16(p[i]); });
