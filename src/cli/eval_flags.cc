@@ -9,16 +9,16 @@ namespace {
 
 enum class Planes { kBoth, kKeys, kValues };
 
-// "k=int8" as kKeys and "int8".
-struct Piece {
-  Planes planes = Planes::kBoth;
-  std::string_view codec;
-};
+Planes PlanesOf(std::string_view text) {
+  if (text.starts_with("k=")) return Planes::kKeys;
+  return text.starts_with("v=") ? Planes::kValues : Planes::kBoth;
+}
 
-Piece ReadPiece(std::string_view text) {
-  if (text.starts_with("k=")) return {Planes::kKeys, text.substr(2)};
-  if (text.starts_with("v=")) return {Planes::kValues, text.substr(2)};
-  return {Planes::kBoth, text};
+bool Uses(const kvstore::KvFormat& format, bool (*kind)(kernels::KvCodec)) {
+  return kind(format.key_codec) || kind(format.value_codec) ||
+         std::ranges::any_of(format.layers, [&](const kvstore::LayerCodecs& own) {
+           return kind(own.codecs.keys) || kind(own.codecs.values);
+         });
 }
 
 std::vector<std::string_view> SplitAtCommas(std::string_view text) {
@@ -33,28 +33,16 @@ std::vector<std::string_view> SplitAtCommas(std::string_view text) {
 
 }  // namespace
 
-Result<kvstore::KvFormat> ParseKvFormat(std::string_view codecs, kvstore::KvFormat format) {
-  bool keys = false;
-  bool values = false;
-  for (const std::string_view part : SplitAtCommas(codecs)) {
-    const Piece piece = ReadPiece(part);
-    QUIRE_ASSIGN_OR_RETURN(const kernels::KvCodec codec, ParseKvCodec(std::string(piece.codec)));
-    const bool is_keys = piece.planes != Planes::kValues;
-    const bool is_values = piece.planes != Planes::kKeys;
-    if ((is_keys && keys) || (is_values && values)) {
-      return MakeError(ErrorKind::kUsage, "--kv-cache-dtype '{}' names keys or values twice",
-                       codecs);
-    }
-    if (is_keys) format.key_codec = codec;
-    if (is_values) format.value_codec = codec;
-    keys |= is_keys;
-    values |= is_values;
+Result<kvstore::KvFormat> ParseKvFormat(const std::string& codecs,
+                                        const kvstore::KvFormat& shared) {
+  QUIRE_ASSIGN_OR_RETURN(kvstore::KvFormat format, ParseKvCodecs(codecs));
+  format.block_size = shared.block_size;
+  for (const kvstore::LayerCodecs& own : shared.layers) {
+    std::erase_if(format.layers, [&](const auto& other) { return other.layer == own.layer; });
+    format.layers.push_back(own);
   }
-  if (!keys || !values) {
-    return MakeError(ErrorKind::kUsage,
-                     "--kv-cache-dtype '{}' says nothing about the {}; write k=CODEC,v=CODEC",
-                     codecs, keys ? "values" : "keys");
-  }
+  if (Uses(format, kernels::IsQuantized)) format.residual_tokens = shared.residual_tokens;
+  if (Uses(format, kvstore::KeepsSinks)) format.sink_tokens = shared.sink_tokens;
   return format;
 }
 
@@ -62,7 +50,7 @@ std::vector<std::string> SplitCodecList(std::string_view list) {
   std::vector<std::string> codecs;
   Planes open = Planes::kBoth;  // of a k= or v= that waits for the other
   for (const std::string_view part : SplitAtCommas(list)) {
-    const Planes planes = ReadPiece(part).planes;
+    const Planes planes = PlanesOf(part);
     if (open != Planes::kBoth && planes != Planes::kBoth && planes != open) {
       codecs.back() += "," + std::string(part);
       open = Planes::kBoth;

@@ -16,9 +16,11 @@
 
 namespace quire::cli {
 
-// `format` with the codecs that `codecs` names: one for all ("int8"), or keys and values apart
-// ("k=int8,v=int4"). kUsage for a name that is not known.
-Result<kvstore::KvFormat> ParseKvFormat(std::string_view codecs, kvstore::KvFormat format);
+// The codecs that `codecs` names, as --kv-cache-dtype does elsewhere, with what `shared` says of
+// block size, layers that stay f16, residual and sinks. Codecs that have no use for a residual or
+// for sinks go without: the flags hold for all codecs of a run. kUsage for a name that is not
+// known.
+Result<kvstore::KvFormat> ParseKvFormat(const std::string& codecs, const kvstore::KvFormat& shared);
 
 // The codec texts of a list: "f16,k=int8,v=int4,int4" is f16; k=int8,v=int4; int4. A k= or v= joins
 // the other one before it.

@@ -50,10 +50,24 @@ TEST(CodecList, NamesCodecsForKeysAndValues) {
   ASSERT_TRUE(apart.ok());
   EXPECT_EQ(apart->key_codec, kernels::KvCodec::kF16);
   EXPECT_EQ(apart->value_codec, kernels::KvCodec::kF32);
-  for (const char* bad :
-       {"", "nine", "k=nine,v=f16", "k=f16", "v=f16", "f16,bf16", "k=f16,k=f16"}) {
+  for (const char* bad : {"", "nine", "k=nine,v=f16", "f16,bf16", "k=f16,k=f16"}) {
     EXPECT_FALSE(ParseKvFormat(bad, base).ok()) << bad;
   }
+}
+
+TEST(CodecList, ResidualAndSinksGoToTheCodecsThatHaveAUseForThem) {
+  kvstore::KvFormat shared;
+  shared.residual_tokens = 64;
+  shared.sink_tokens = 2;
+  const auto residual = [&](const char* codecs) {
+    return ParseKvFormat(codecs, shared)->residual_tokens;
+  };
+  const auto sinks = [&](const char* codecs) { return ParseKvFormat(codecs, shared)->sink_tokens; };
+  EXPECT_EQ(residual("f16"), std::nullopt);
+  EXPECT_EQ(residual("int8"), 64);
+  EXPECT_EQ(residual("k=f16,v=kivi2"), 64);
+  EXPECT_EQ(sinks("int8"), std::nullopt);
+  EXPECT_EQ(sinks("k=int8,v=int4"), 2);
 }
 
 // Logits of every position of the token lists, through `quire logits`: [position][vocabulary].
@@ -187,8 +201,7 @@ TEST(Eval, WhatCannotWorkIsOneClearSentence) {
   for (const Bad& bad :
        {Bad{perplexity + empty, 4, "is empty"}, Bad{perplexity + "/no/such", 3, "/no/such"},
         Bad{perplexity + brief, 2, "a window of --context 512 takes 511"},
-        Bad{perplexity + kText + " --kv-cache-dtype f16,nine", 2, "'nine' is not known"},
-        Bad{perplexity + kText + " --kv-cache-dtype k=f16", 2, "nothing about the values"},
+        Bad{perplexity + kText + " --kv-cache-dtype f16,nine", 2, "'nine' is no KV codec"},
         Bad{perplexity + kText + " --context 5000", 2, "--context is 5000"},
         Bad{perplexity + kText + " --stride 600", 2, "--stride 600"},
         Bad{recall, 2, "--cases FILE"}, Bad{recall + "--cases " + cases, 4, "line 1 of"},

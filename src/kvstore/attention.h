@@ -15,16 +15,10 @@
 #include "kernels/kernel_table.h"
 #include "kvstore/attention_plan.h"
 #include "kvstore/kv_store.h"
+#include "kvstore/write_kv.h"
 #include "tensor/view.h"
 
 namespace quire::kvstore {
-
-// A step's new keys (already rotated) and values of one layer.
-struct KvRows {
-  int layer = 0;
-  MatrixView<const float> keys;    // [rows, kv_heads * head_dim]
-  MatrixView<const float> values;  // [rows, kv_heads * head_dim]
-};
 
 struct AttentionParams {
   float scale = 1.0f;    // multiplies q.k
@@ -37,10 +31,6 @@ struct AttentionRows {
   MatrixView<float> out;            // [rows, q_heads * head_dim]
   AttentionParams params;
 };
-
-// Stores the step's keys and values in the frames of the plan's runs.
-void WriteKv(const kernels::KernelTable& kernels, const AttentionPlan& plan, KvStore& store,
-             const KvRows& rows, base::ThreadTeam& team);
 
 // out = softmax(scale * q.k) v for every row of the plan's runs; rows of the batch that belong to
 // no run are left alone. The team may have at most plan.threads() threads.
