@@ -23,6 +23,7 @@ template <typename S, int kBits, int kRows, int kRegisters>
                                                    typename S::I (&sums)[kRows][kRegisters]) {
   using Words = CodeWords<kBits>;
   const auto mask = S::SetInt(Words::kMaxCode * 0x10001);
+  [[maybe_unused]] const auto mask_in_place = S::SetInt((Words::kMaxCode << 2) * 0x10001);
 #pragma GCC unroll 8
   for (int w = 0; w < Words::kPerChunk; ++w, words += lanes) {
     typename S::I word[kRegisters];
@@ -36,8 +37,15 @@ template <typename S, int kBits, int kRows, int kRegisters>
       typename S::I codes[kRegisters];
 #pragma GCC unroll 4
       for (int i = 0; i < kRegisters; ++i) {
-        codes[i] = kBits == 8 ? word[i] : S::And(word[i], mask);
-        word[i] = S::template ShiftRight<kBits>(word[i]);
+        if constexpr (kBits == 8) {
+          codes[i] = word[i];
+        } else if (IsMultipliedInPlace<kBits>(k)) {
+          codes[i] = S::And(word[i], mask_in_place);
+          word[i] = S::template ShiftRight<2 * kBits>(word[i]);
+        } else {
+          codes[i] = S::And(word[i], mask);
+          if (kBits != 2) word[i] = S::template ShiftRight<kBits>(word[i]);
+        }
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -199,7 +207,7 @@ template <typename S, int kRows>
 struct FoldedRows {
   typename S::F largest[kRows];
   float scale[kRows];
-  float inverse[kRows];
+  alignas(64) float inverse[kRows][kChunk];  // for the numbers of a chunk
 };
 
 template <typename S, int kRows>
@@ -288,13 +296,21 @@ template <typename S, int kRows, bool kHasMin>
   if constexpr (kHasMin) StoreSums<S>(sums, bias);
 }
 
-template <typename S, int kRows>
+template <typename S, int kBits, int kRows>
 [[gnu::always_inline]] inline void FindScales(FoldedRows<S, kRows>& rows) {
+  alignas(64) static constexpr float kFactors[kChunk] = {
+      1, IntegerFactor<kBits>(1),  1, IntegerFactor<kBits>(3), 1, IntegerFactor<kBits>(5),
+      1, IntegerFactor<kBits>(7),  1, IntegerFactor<kBits>(9), 1, IntegerFactor<kBits>(11),
+      1, IntegerFactor<kBits>(13), 1, IntegerFactor<kBits>(15)};
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const float largest = S::MaxLanes(rows.largest[r]);
     rows.scale[r] = largest >= kTiny ? largest / kLargestInteger : 0.0f;
-    rows.inverse[r] = largest >= kTiny ? kLargestInteger / largest : 0.0f;
+    const auto inverse = S::Set(largest >= kTiny ? kLargestInteger / largest : 0.0f);
+#pragma GCC unroll 4
+    for (int i = 0; i < kChunk; i += S::kWidth) {
+      S::Store(rows.inverse[r] + i, S::Mul(inverse, S::Load(kFactors + i)));
+    }
   }
 }
 
@@ -302,15 +318,11 @@ template <typename S, int kRows>
 template <typename S, int kRows>
 [[gnu::always_inline]] inline void StorePairs(const float* products, int stride, int chunks,
                                               const FoldedRows<S, kRows>& rows, int32_t* pairs) {
-  alignas(64) float inverses[kRows][kChunk];
-  for (int r = 0; r < kRows; ++r) {
-    for (int i = 0; i < kChunk; ++i) inverses[r][i] = rows.inverse[r];
-  }
   for (int chunk = 0; chunk < chunks; ++chunk) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const float* numbers = products + r * stride + chunk * kChunk;
-      S::StoreAsPairs(numbers, inverses[r], pairs + (chunk * kRows + r) * kPairs);
+      S::StoreAsPairs(numbers, rows.inverse[r], pairs + (chunk * kRows + r) * kPairs);
     }
   }
 }
@@ -401,7 +413,7 @@ void ChannelScoreRows(const ScoreTile& tile) {
     Begin(folded);
     Fold<S, kRows, true>(q, d, {scales.scale + channels, scales.min + channels}, d, products, d,
                          folded, biases);
-    FindScales(folded);
+    FindScales<S, kBits>(folded);
     StorePairs(products, d, chunks, folded, pairs);
     const int begin = tile.begin > first ? tile.begin / 16 * 16 : first;
     const int end = tile.end < first + kKvGroup ? (tile.end + 15) / 16 * 16 : first + kKvGroup;
@@ -477,12 +489,12 @@ template <typename S, int kBits, int kRows>
     FoldSpan<S, kRows, kHasMin>(weights, stride, scale, tokens, scale_floats[g], span.folded,
                                 span.bias[g]);
   }
-  FindScales(span.folded);
+  FindScales<S, kBits>(span.folded);
   alignas(64) float scaled[kRows][kValueSpan];
   for (int r = 0; r < kRows; ++r) {
-    const typename S::F inverse = S::Set(span.folded.inverse[r]);
     for (int t = 0; t < tokens; t += S::kWidth) {
-      S::Store(scaled[r] + t, S::Mul(S::Load(weights + r * stride + t), inverse));
+      S::Store(scaled[r] + t, S::Mul(S::Load(weights + r * stride + t),
+                                     S::Load(span.folded.inverse[r] + t % kChunk)));
     }
   }
   for (int g = 0; g < groups; ++g) {

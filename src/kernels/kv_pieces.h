@@ -63,6 +63,17 @@ struct CodeWords {
   }
 };
 
+// 2-bit codes of every second pair are multiplied where they lie, without a shift: four times too
+// large. The integers they meet are a quarter instead.
+template <int kBits>
+constexpr bool IsMultipliedInPlace(int along) {
+  return kBits == 2 && along % 2 == 1;
+}
+template <int kBits>
+constexpr float IntegerFactor(int along) {
+  return IsMultipliedInPlace<kBits>(along) ? 0.25f : 1.0f;
+}
+
 // A piece's scales and minima (null where the codec has none), as f16.
 template <typename Half>
 struct Scales {
