@@ -132,8 +132,8 @@ TEST(Attention, WindowsAndSoftcapMatchDoublePrecision) {
       AttentionShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32};
       shape.windows = {0, 1, 5, 33, 300, 0, 256};
       shape.softcap = softcap;
-      shape.format.layers[2] = {KvCodec::kKivi4, KvCodec::kInt8};
-      shape.format.layers[4] = {KvCodec::kInt4, KvCodec::kFp8E4M3};
+      shape.format.layers = {{2, {KvCodec::kKivi4, KvCodec::kInt8}},
+                             {4, {KvCodec::kInt4, KvCodec::kFp8E4M3}}};
       shape.format.residual_tokens = 32;
       AttentionHarness harness(shape, {.max_positions = 600, .max_rows = 600, .threads = 3});
       harness.Prefill(TableFor(isa), 0, 30, 1);
