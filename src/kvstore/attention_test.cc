@@ -163,7 +163,7 @@ KvFormat RandomFormat(Dice& dice, int layers) {
   auto codec = [&] { return kernels::kAllKvCodecs[dice.Between(0, kernels::kKvCodecCount - 1)]; };
   for (;;) {
     KvFormat format{codec(), codec(), dice.OneOf({16, 32, 64})};
-    if (dice.Between(0, 2) == 0) format.layers[0] = {codec(), codec()};
+    if (dice.Between(0, 2) == 0) format.layers = {{0, {codec(), codec()}}};
     if (dice.Between(0, 1) == 0) format.residual_tokens = dice.OneOf({16, 32, 100});
     if (dice.Between(0, 1) == 0) format.sink_tokens = dice.OneOf({0, 1, 16});
     if (ValidateFormat(format, layers).ok()) return format;
