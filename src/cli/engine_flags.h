@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/thread_team.h"
 #include "cli/default_model.h"
+#include "cli/kv_format_flags.h"
 #include "cli/terminal.h"
 #include "engine/engine.h"
 #include "engine/engine_options.h"
@@ -29,7 +30,7 @@ class EngineFlags {
   void DeclareModel(base::FlagSet& flags) { model_.Declare(flags); }
   // Threads and the KV cache's format, and the latter alone.
   void DeclareCompute(base::FlagSet& flags);
-  void DeclareKvFormat(base::FlagSet& flags);
+  void DeclareKvFormat(base::FlagSet& flags) { kv_format_.Declare(flags); }
   // Memory, lengths, batching.
   void DeclareServing(base::FlagSet& flags);
 
@@ -39,15 +40,14 @@ class EngineFlags {
   Result<RunningModel> StartEngine(const Terminal& terminal) const;
 
   bool model_named() const { return model_.named(); }
-  Result<kvstore::KvFormat> kv_format() const;
+  Result<kvstore::KvFormat> kv_format() const { return kv_format_.Format(); }
   uint64_t seed() const { return seed_; }
   Result<engine::EngineOptions> Options() const;
 
  private:
   ModelFlag model_;
   int threads_ = 0;
-  std::string kv_cache_dtype_ = "auto";
-  int block_size_ = 32;
+  KvFormatFlags kv_format_;
   std::optional<base::ByteSize> kv_cache_memory_;
   std::optional<int> max_model_len_;
   int max_num_seqs_ = 64;
@@ -55,8 +55,5 @@ class EngineFlags {
   bool enable_prefix_caching_ = true;
   uint64_t seed_ = 0;
 };
-
-// f32, f16, bf16, or auto (f16).
-Result<kernels::KvCodec> ParseKvCodec(const std::string& name);
 
 }  // namespace quire::cli

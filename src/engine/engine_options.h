@@ -22,8 +22,11 @@ struct EngineOptions {
   uint64_t seed = 0;  // for requests that bring none
 };
 
+// Memory of the machine that nobody uses now.
+size_t AvailableMemoryBytes();
+
 // The KV memory that serves `max_num_seqs` sequences of the model's full context, but at most a
-// quarter of the machine's available memory (and always enough for one block per layer group).
+// quarter of the machine's available memory (and always enough for one residual group).
 size_t DefaultKvCacheMemory(const kvstore::KvLayout& layout, const EngineOptions& options,
                             int context_length);
 

@@ -75,6 +75,15 @@ Status ValidateSinks(const KvFormat& format, int layers) {
 
 }  // namespace
 
+std::string Name(const KvFormat& format) {
+  std::string name =
+      format.key_codec == format.value_codec
+          ? std::string(kernels::Name(format.key_codec))
+          : fmt::format("k={},v={}", Name(format.key_codec), Name(format.value_codec));
+  if (!format.layers.empty()) name += fmt::format(" ({} layers differ)", format.layers.size());
+  return name;
+}
+
 Status ValidateFormat(const KvFormat& format, int layers) {
   if (format.block_size != 16 && format.block_size != 32 && format.block_size != 64) {
     return MakeError(ErrorKind::kUsage, "a block of {} tokens is not possible: use 16, 32 or 64",
@@ -89,12 +98,10 @@ Status ValidateFormat(const KvFormat& format, int layers) {
                      "tokens; use --block-size 32 or 64",
                      Name(*too_small), format.block_size, kernels::MinBlockSize(*too_small));
   }
-  if (!format.layers.empty() &&
-      (format.layers.begin()->first < 0 || format.layers.rbegin()->first >= layers)) {
-    const int layer = format.layers.begin()->first < 0 ? format.layers.begin()->first
-                                                       : format.layers.rbegin()->first;
+  for (const LayerCodecs& own : format.layers) {
+    if (own.layer >= 0 && own.layer < layers) continue;
     return MakeError(ErrorKind::kUsage,
-                     "a KV codec is given for layer {}, but the model has layers 0..{}", layer,
+                     "a KV codec is given for layer {}, but the model has layers 0..{}", own.layer,
                      layers - 1);
   }
   QUIRE_RETURN_IF_ERROR(ValidateResidual(format, layers));

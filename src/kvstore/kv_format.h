@@ -9,8 +9,10 @@
 // sequence, are seen in f16 always, by planes of fewer than 8 bits.
 #pragma once
 
-#include <map>
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "kernels/kv_codec.h"
@@ -23,20 +25,29 @@ struct KvCodecs {
   friend bool operator==(const KvCodecs&, const KvCodecs&) = default;
 };
 
+struct LayerCodecs {
+  int layer = 0;
+  KvCodecs codecs;
+};
+
 struct KvFormat {
   // Of every layer that `layers` does not name.
   kernels::KvCodec key_codec = kernels::KvCodec::kF16;
   kernels::KvCodec value_codec = kernels::KvCodec::kF16;
-  int block_size = 32;                  // 16, 32 or 64 tokens
-  std::map<int, KvCodecs> layers = {};  // by layer
+  int block_size = 32;                   // 16, 32 or 64 tokens
+  std::vector<LayerCodecs> layers = {};  // each layer once
 
   // As the operator asked; nullopt: what suits the codecs.
   std::optional<int> residual_tokens = std::nullopt;
   std::optional<int> sink_tokens = std::nullopt;
 
+  const LayerCodecs* FindLayer(int layer) const {
+    const auto found = std::ranges::find(layers, layer, &LayerCodecs::layer);
+    return found == layers.end() ? nullptr : &*found;
+  }
   KvCodecs codecs(int layer) const {
-    const auto found = layers.find(layer);
-    return found == layers.end() ? KvCodecs{key_codec, value_codec} : found->second;
+    const LayerCodecs* own = FindLayer(layer);
+    return own == nullptr ? KvCodecs{key_codec, value_codec} : own->codecs;
   }
 };
 
@@ -48,6 +59,9 @@ inline constexpr int kMaxSinks = 16;
 constexpr bool KeepsSinks(kernels::KvCodec codec) {
   return kernels::CodeBits(codec) < 8;
 }
+
+// "int8", "k=int8,v=int4", with how many layers differ.
+std::string Name(const KvFormat& format);
 
 // kUsage, with the combination and what works, for a format that no layout of `layers` layers can
 // follow.

@@ -209,6 +209,12 @@ Result<int> KvLayout::FramesIn(size_t arena_bytes) const {
   return static_cast<int>(std::min<size_t>(frames, std::numeric_limits<int32_t>::max()));
 }
 
+int KvLayout::LongestSequence(int frames, int step_tokens) const {
+  kv::KvCacheOptions options = CacheOptions(frames);
+  options.max_lease_tokens = 1 << 24;
+  return kv::KvCache::MaxSequenceTokens(options, step_tokens);
+}
+
 kv::KvCacheOptions KvLayout::CacheOptions(int frames) const {
   kv::KvCacheOptions options;
   options.frames = frames;

@@ -129,6 +129,10 @@ class KvLayout {
   // The frames that an arena of so many bytes is cut into. kExhausted, with sizes, if none.
   Result<int> FramesIn(size_t arena_bytes) const;
 
+  // Tokens of the longest sequence that so many frames hold while it is computed in steps of
+  // `step_tokens`, up to 2^24.
+  int LongestSequence(int frames, int step_tokens) const;
+
   // The control plane of an arena of `frames` frames; what depends on requests is left as it is.
   kv::KvCacheOptions CacheOptions(int frames) const;
 
