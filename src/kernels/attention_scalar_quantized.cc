@@ -91,12 +91,12 @@ int16_t ToInteger(float x, float inverse) {
   return rounded == rounded ? static_cast<int16_t>(rounded) : int16_t{0};
 }
 
-// A code as it is multiplied.
+// A code of a value as it is multiplied.
 template <int kBits>
 int CodeInPlace(const std::byte* piece, size_t index, int along) {
   using Words = CodeWords<kBits>;
   const int code = Words::Get(piece, index, Words::Shift(along));
-  return IsMultipliedInPlace<kBits>(along) ? 4 * code : code;
+  return IsMultipliedInPlace<Plane::kValues, kBits>(along) ? 4 * code : code;
 }
 
 // The sum of x * min in kChunk partial sums (number i goes to sum i mod kChunk), then halves added.
@@ -204,8 +204,8 @@ void ChannelScores(const ScoreTile& tile) {
       for (int t = std::max(first, tile.begin); t < end; ++t) {
         int dot = 0;
         for (int c = 0; c < d; ++c) {
-          dot += ToInteger(products[c], scale.inverse * IntegerFactor<kBits>(c)) *
-                 CodeInPlace<kBits>(tile.keys, Words::Index(c, t, n), c);
+          dot += ToInteger(products[c], scale.inverse) *
+                 Words::Get(tile.keys, Words::Index(c, t, n), Words::Shift(c));
         }
         tile.scores[r * kSpan + t] = std::fma(static_cast<float>(dot), scale.scale, bias);
       }
@@ -241,7 +241,8 @@ void AddSpanRow(const ValueTile& tile, int r, int first, int begin, int end) {
     const int g = kBits == 8 ? c / kInt8Group : KvGroupOf(c, d);
     int dot = 0;
     for (int t = begin; t < end; ++t) {
-      const float weight = weights[t - first] * (scale.inverse * IntegerFactor<kBits>(t));
+      const float weight =
+          weights[t - first] * (scale.inverse * IntegerFactor<Plane::kValues, kBits>(t));
       dot += ToInteger(weight, F32FromF16(scales.scale[g * n + t])) *
              CodeInPlace<kBits>(tile.values, Words::Index(t, c, d), t);
     }

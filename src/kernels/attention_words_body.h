@@ -10,7 +10,7 @@ namespace {
 
 // sums[r][i] += the products of one chunk of codes, lanes `lane` onwards, and each row's integers.
 // words: the chunk's, at the first lane; pairs: the chunk's, [rows, kPairs].
-template <typename S, int kBits, int kRows, int kRegisters>
+template <typename S, Plane kPlane, int kBits, int kRows, int kRegisters>
 [[gnu::always_inline]] inline void AddCodeProducts(const typename CodeWords<kBits>::Word* words,
                                                    int lanes, const int32_t* pairs,
                                                    typename S::I (&sums)[kRows][kRegisters]) {
@@ -32,12 +32,15 @@ template <typename S, int kBits, int kRows, int kRegisters>
       for (int i = 0; i < kRegisters; ++i) {
         if constexpr (kBits == 8) {
           codes[i] = word[i];
-        } else if (IsMultipliedInPlace<kBits>(k)) {
+        } else if (IsMultipliedInPlace<kPlane, kBits>(k)) {
           codes[i] = S::And(word[i], mask_in_place);
           word[i] = S::template ShiftRight<2 * kBits>(word[i]);
         } else {
           codes[i] = S::And(word[i], mask);
-          if (kBits != 2) word[i] = S::template ShiftRight<kBits>(word[i]);
+          // Two at once if the next pair needs no shift.
+          if (!IsMultipliedInPlace<kPlane, kBits>(k + 1)) {
+            word[i] = S::template ShiftRight<kBits>(word[i]);
+          }
         }
       }
 #pragma GCC unroll 8
@@ -153,12 +156,13 @@ template <typename S, int kRows, bool kHasMin, int kCount>
   if constexpr (kHasMin) StoreSums<S>(sums, bias);
 }
 
-template <typename S, int kBits, int kRows>
+template <typename S, Plane kPlane, int kBits, int kRows>
 [[gnu::always_inline]] inline void FindScales(FoldedRows<S, kRows>& rows) {
   alignas(64) static constexpr float kFactors[kChunk] = {
-      1, IntegerFactor<kBits>(1),  1, IntegerFactor<kBits>(3), 1, IntegerFactor<kBits>(5),
-      1, IntegerFactor<kBits>(7),  1, IntegerFactor<kBits>(9), 1, IntegerFactor<kBits>(11),
-      1, IntegerFactor<kBits>(13), 1, IntegerFactor<kBits>(15)};
+      1, IntegerFactor<kPlane, kBits>(1),  1, IntegerFactor<kPlane, kBits>(3),
+      1, IntegerFactor<kPlane, kBits>(5),  1, IntegerFactor<kPlane, kBits>(7),
+      1, IntegerFactor<kPlane, kBits>(9),  1, IntegerFactor<kPlane, kBits>(11),
+      1, IntegerFactor<kPlane, kBits>(13), 1, IntegerFactor<kPlane, kBits>(15)};
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const float largest = S::MaxLanes(rows.largest[r]);
@@ -211,8 +215,8 @@ void TokenScoreRows(const ScoreTile& tile) {
           Clear<S>(sums);
           for (; chunk < end; ++chunk) {
             prefetcher.Advance();
-            AddCodeProducts<S, kBits>(words + chunk * Words::kPerChunk * n + token, n,
-                                      pairs + chunk * kRows * kPairs, sums);
+            AddCodeProducts<S, Plane::kKeys, kBits>(words + chunk * Words::kPerChunk * n + token, n,
+                                                    pairs + chunk * kRows * kPairs, sums);
           }
 #pragma GCC unroll 4
           for (int i = 0; i < kRegisters; ++i) {
@@ -266,7 +270,7 @@ void ChannelScoreRows(const ScoreTile& tile) {
     Begin(folded);
     Fold<S, kRows>({q, d, d}, {scales.scale + channels, scales.min + channels}, products, folded,
                    biases);
-    FindScales<S, kBits>(folded);
+    FindScales<S, Plane::kKeys, kBits>(folded);
     StorePairs(products, d, chunks, folded, pairs);
     const int begin = tile.begin > first ? tile.begin / 16 * 16 : first;
     const int end = tile.end < first + kKvGroup ? (tile.end + 15) / 16 * 16 : first + kKvGroup;
@@ -275,8 +279,8 @@ void ChannelScoreRows(const ScoreTile& tile) {
       Clear<S>(sums);
       for (int chunk = 0; chunk < chunks; ++chunk) {
         prefetcher.Advance();
-        AddCodeProducts<S, kBits>(words + chunk * Words::kPerChunk * n + token, n,
-                                  pairs + chunk * kRows * kPairs, sums);
+        AddCodeProducts<S, Plane::kKeys, kBits>(words + chunk * Words::kPerChunk * n + token, n,
+                                                pairs + chunk * kRows * kPairs, sums);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -342,7 +346,7 @@ template <typename S, int kBits, int kRows, int kTokens>
     FoldSpan<S, kRows, kHasMin, kTokens>({weights, stride, kTokens}, scale, scale_floats[g],
                                          span.folded, span.bias[g]);
   }
-  FindScales<S, kBits>(span.folded);
+  FindScales<S, Plane::kValues, kBits>(span.folded);
   alignas(64) float scaled[kRows][kValueSpan];
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -381,8 +385,8 @@ template <typename S, int kBits, int kRows, int kTokens>
       Clear<S>(sums);
       prefetcher.Advance();
       for (int chunk = 0; chunk < kTokens / kChunk; ++chunk) {
-        AddCodeProducts<S, kBits>(words + chunk * Words::kPerChunk * d + lane, d,
-                                  span.pairs[g] + chunk * kRows * kPairs, sums);
+        AddCodeProducts<S, Plane::kValues, kBits>(words + chunk * Words::kPerChunk * d + lane, d,
+                                                  span.pairs[g] + chunk * kRows * kPairs, sums);
       }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
