@@ -15,6 +15,7 @@
 QUIRE_TARGET_BEGIN_AVX512
 #include "kernels/attention_kernels_body.h"
 #include "kernels/attention_quantized_body.h"
+#include "kernels/attention_words_body.h"
 QUIRE_TARGET_END
 
 namespace quire::kernels {

@@ -12,6 +12,8 @@
 //   sum     = kSoftmaxLanes partial sums, lane = position mod kSoftmaxLanes, then halves added
 //   output  = weights times values summed over visible tokens in ascending order, fused, from 0
 // A token that a row may not see is never multiplied for it: its memory may hold anything.
+// Quantized codecs take their own sums instead (attention_scalar_quantized.cc); memory of tokens
+// that a tile does not cover is not looked at.
 #pragma once
 
 #include <cstddef>

@@ -15,6 +15,7 @@
 // Last: it needs what stands above.
 #include "kernels/attention_kernels_body.h"
 #include "kernels/attention_quantized_body.h"
+#include "kernels/attention_words_body.h"
 
 namespace quire::kernels {
 const AttentionKernels& AttentionNeon() {

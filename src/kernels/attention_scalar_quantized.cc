@@ -91,6 +91,14 @@ int16_t ToInteger(float x, float inverse) {
   return rounded == rounded ? static_cast<int16_t>(rounded) : int16_t{0};
 }
 
+// A code of a value as it is multiplied.
+template <int kBits>
+int CodeInPlace(const std::byte* piece, size_t index, int along) {
+  using Words = CodeWords<kBits>;
+  const int code = Words::Get(piece, index, Words::Shift(along));
+  return IsMultipliedInPlace<Plane::kValues, kBits>(along) ? 4 * code : code;
+}
+
 // The sum of x * min in kChunk partial sums (number i goes to sum i mod kChunk), then halves added.
 float Bias(const float* x, const uint16_t* min, int count) {
   float sums[kChunk] = {};
@@ -233,8 +241,10 @@ void AddSpanRow(const ValueTile& tile, int r, int first, int begin, int end) {
     const int g = kBits == 8 ? c / kInt8Group : KvGroupOf(c, d);
     int dot = 0;
     for (int t = begin; t < end; ++t) {
-      dot += ToInteger(weights[t - first] * scale.inverse, F32FromF16(scales.scale[g * n + t])) *
-             Words::Get(tile.values, Words::Index(t, c, d), Words::Shift(t));
+      const float weight =
+          weights[t - first] * (scale.inverse * IntegerFactor<Plane::kValues, kBits>(t));
+      dot += ToInteger(weight, F32FromF16(scales.scale[g * n + t])) *
+             CodeInPlace<kBits>(tile.values, Words::Index(t, c, d), t);
     }
     float& out = tile.out[r * d + c];
     if (kBits != 8) out += bias[g];

@@ -63,6 +63,20 @@ struct CodeWords {
   }
 };
 
+enum class Plane { kKeys, kValues };
+
+// 2-bit values of every second pair of tokens are multiplied where they lie, without a shift: four
+// times too large. The integers they meet are a quarter instead, which leaves 14 bits: enough for
+// weights, too little for queries whose channels differ widely.
+template <Plane kPlane, int kBits>
+constexpr bool IsMultipliedInPlace(int along) {
+  return kPlane == Plane::kValues && kBits == 2 && along % 2 == 1;
+}
+template <Plane kPlane, int kBits>
+constexpr float IntegerFactor(int along) {
+  return IsMultipliedInPlace<kPlane, kBits>(along) ? 0.25f : 1.0f;
+}
+
 // A piece's scales and minima (null where the codec has none), as f16.
 template <typename Half>
 struct Scales {

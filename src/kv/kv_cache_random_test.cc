@@ -253,6 +253,9 @@ class RandomOperations {
     QUIRE_CHECK_EQ(cache_.frames_available(), options_.frames - twin_.leased());
     QUIRE_CHECK_EQ(cache_.frames_cached(), twin_.cached());
     for (const Held& held : held_) {
+      QUIRE_CHECK_EQ(cache_.FramesFreedByRelease(held.lease), twin_.FreedByRelease(held.twin));
+      QUIRE_CHECK_EQ(cache_.SharesTail(held.lease, held_.front().lease),
+                     twin_.SharesPart(held.twin, held_.front().twin));
       QUIRE_CHECK_EQ(held.lease.committed(), static_cast<int>(held.twin.tokens.size()));
       QUIRE_CHECK_EQ(held.lease.reserved(), held.twin.reserved);
     }

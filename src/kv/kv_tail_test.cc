@@ -211,6 +211,19 @@ TEST(KvTail, WhatIsPromisedIsEnoughAndIsNeeded) {
   }
 }
 
+TEST(KvTail, StatisticsCountTokensOfATailOnce) {
+  KvCacheOptions options = Options(64);
+  options.frame_bytes = 1600;
+  options.groups.push_back({.window_tokens = std::nullopt, .blocks = GroupBlocks::kFirst});
+  KvCache cache(options);
+  const Lease lease = Computed(cache, Counting(kGroup + kBlock + 1));
+  const KvStats stats = cache.stats();
+  EXPECT_EQ(stats.frames_leased, 4 + 1 + 2 * kTailFrames);
+  EXPECT_EQ(stats.tokens_leased, kGroup + 2 * kBlock);
+  EXPECT_EQ(stats.tokens_wasted, kBlock - 1);
+  EXPECT_EQ(stats.waste_bytes, (kBlock - 1) * kTailFrames * 1600 / kBlock);
+}
+
 TEST(KvTail, ResidualGroupsThatCannotWorkAreRefused) {
   KvCacheOptions options = Options(8);
   options.residual_tokens = kBlock + 1;

@@ -215,6 +215,39 @@ class NaiveCache {
     }
   }
 
+  // Frames that only this holding keeps from being free or cached.
+  int FreedByRelease(const Holding& holding) const {
+    int freed = 0;
+    const auto count = [&](const Name& name) {
+      freed += frames_.at(name).references == 1 && frames_.at(name).pins == 0;
+    };
+    for (int g = 0; g < Groups(); ++g) {
+      for (size_t b = holding.first_block[g]; b < holding.frames[g].size(); ++b) {
+        count(holding.frames[g][b]);
+      }
+      for (const auto& [b, tail] : holding.tails[g]) std::ranges::for_each(tail, count);
+    }
+    return freed;
+  }
+
+  bool SharesPart(const Holding& holding, const Holding& other) const {
+    const size_t b = holding.tokens.size() / options_.block_tokens;
+    if (holding.tokens.size() % options_.block_tokens == 0) return false;
+    for (int g = 0; g < Groups(); ++g) {
+      if (Residual() > 0) {
+        const auto own = holding.tails[g].find(static_cast<int>(b));
+        const auto theirs = other.tails[g].find(static_cast<int>(b));
+        if (own == holding.tails[g].end() || theirs == other.tails[g].end()) continue;
+        if (!own->second.empty() && own->second == theirs->second) return true;
+      } else if (b < holding.frames[g].size() && b < other.frames[g].size() &&
+                 static_cast<int>(b) >= other.first_block[g] &&
+                 holding.frames[g][b] == other.frames[g][b]) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void CopiesDone() {
     auto copies = std::exchange(copies_, {});
     std::ranges::stable_sort(copies, {}, [](const auto& c) { return c.first.prefix.size(); });

@@ -3,8 +3,8 @@
 //
 // Numbers: a query row's result depends on its position, its window, and the stored keys and values
 // of the positions it sees; never on the batch, the chunking of a prefill, the number of threads,
-// the frames' whereabouts or the block size. Per row, positions are taken in spans of
-// kernels::kSpan, aligned at absolute positions; each span has its own softmax (see
+// the frames' whereabouts or (quantized codecs apart) the block size. Per row, positions are taken
+// in spans of kernels::kSpan, aligned at absolute positions; each span has its own softmax (see
 // attention_kernels.h), and spans are merged from left to right in f32:
 //   M = max(m1, m2); sum = sum1 e^(m1-M) + sum2 e^(m2-M); out likewise; at the end out / sum
 // (online softmax, 1805.02867; split over KV as in Flash-Decoding). Memory of positions that a row

@@ -132,8 +132,8 @@ TEST(Attention, WindowsAndSoftcapMatchDoublePrecision) {
       AttentionShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32};
       shape.windows = {0, 1, 5, 33, 300, 0, 256};
       shape.softcap = softcap;
-      shape.format.layers[2] = {KvCodec::kKivi4, KvCodec::kInt8};
-      shape.format.layers[4] = {KvCodec::kInt4, KvCodec::kFp8E4M3};
+      shape.format.layers = {{2, {KvCodec::kKivi4, KvCodec::kInt8}},
+                             {4, {KvCodec::kInt4, KvCodec::kFp8E4M3}}};
       shape.format.residual_tokens = 32;
       AttentionHarness harness(shape, {.max_positions = 600, .max_rows = 600, .threads = 3});
       harness.Prefill(TableFor(isa), 0, 30, 1);
@@ -163,7 +163,7 @@ KvFormat RandomFormat(Dice& dice, int layers) {
   auto codec = [&] { return kernels::kAllKvCodecs[dice.Between(0, kernels::kKvCodecCount - 1)]; };
   for (;;) {
     KvFormat format{codec(), codec(), dice.OneOf({16, 32, 64})};
-    if (dice.Between(0, 2) == 0) format.layers[0] = {codec(), codec()};
+    if (dice.Between(0, 2) == 0) format.layers = {{0, {codec(), codec()}}};
     if (dice.Between(0, 1) == 0) format.residual_tokens = dice.OneOf({16, 32, 100});
     if (dice.Between(0, 1) == 0) format.sink_tokens = dice.OneOf({0, 1, 16});
     if (ValidateFormat(format, layers).ok()) return format;
