@@ -7,7 +7,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 list=$root/tools/packages.txt
 groups=${*:-build}
 
-# The lines of the groups asked for, without comments: `name` or `name | name`.
+# The lines of the groups asked for, without comments: `name` or `name | name | command:name`.
 wanted() {
   awk -v groups="$groups" '
     BEGIN { count = split(groups, names, " "); for (i = 1; i <= count; i++) on[names[i]] = 1 }
@@ -17,6 +17,9 @@ wanted() {
 }
 
 installed() {
+  case $1 in
+    command:*) command -v "${1#command:}" >/dev/null 2>&1; return ;;
+  esac
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 

@@ -14,12 +14,13 @@ namespace quire {
 
 // What kind of thing went wrong; decides the exit code of a command and the status of a response.
 enum class ErrorKind {
-  kUsage,        // the caller asked for something that cannot be (exit code 2, HTTP 400)
-  kNotFound,     // a file or a name does not exist
-  kInvalid,      // a file's or a request's content is malformed
-  kUnsupported,  // well formed, but nothing here can do it
-  kExhausted,    // memory or another resource does not suffice
-  kIo,           // the system refused
+  kUsage,          // the caller asked for something that cannot be (exit code 2, HTTP 400)
+  kNotFound,       // a file or a name does not exist
+  kInvalid,        // a file's or a request's content is malformed
+  kUnsupported,    // well formed, but nothing here can do it
+  kExhausted,      // memory or another resource does not suffice
+  kIo,             // the system refused
+  kContradiction,  // a request's wishes, each well formed, leave nothing that meets them all
 };
 
 // One sentence that says what was wrong, what was expected, and what to do.

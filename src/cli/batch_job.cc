@@ -245,7 +245,7 @@ void BatchJob::Receive(const engine::SequenceUpdate& update, engine::Engine& eng
   const std::shared_ptr<OpenLine> line = route->second.line;
   if (update.finish == sched::FinishReason::kError) {
     Abandon(line, engine);
-    return WriteError(*line, Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)});
+    return WriteError(*line, *update.error);
   }
   engine::CompletionBuilder& builder = line->builders[route->second.prompt];
   builder.Add(update);

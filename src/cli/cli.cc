@@ -198,6 +198,8 @@ int ExitCode(ErrorKind kind) {
       return 6;
     case ErrorKind::kIo:
       return 7;
+    case ErrorKind::kContradiction:
+      return 8;
   }
   return 1;
 }

@@ -140,9 +140,7 @@ class RunCommand : public Command {
       builder.Add(cut);
     }
     answer.completion = builder.Take();
-    if (answer.completion.choices[0].finish == sched::FinishReason::kError) {
-      return Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)};
-    }
+    if (const auto& error = answer.completion.choices[0].error) return *error;
     return answer;
   }
 

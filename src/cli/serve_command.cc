@@ -51,8 +51,7 @@ class ServeCommand : public Command {
       router.Route(std::move(exchange));
     });
     QUIRE_RETURN_IF_ERROR(http.Listen());
-    url_ = fmt::format("{}://{}:{}", http_.ssl_certfile.empty() ? "http" : "https", http_.host,
-                       http.port());
+    url_ = Url(http.port());
     loop.OnSignal([&] { Stop(loop, service, http); });
 
     // Loading takes a while: liveness is answered, readiness is not yet.
@@ -171,11 +170,20 @@ class ServeCommand : public Command {
   Status Announce(const CommandContext& context, const server::ApiService& service) const {
     const std::string& model = service.model_name();
     if (context.json) return WriteJson({{"url", url_}, {"model", model}});
+    const char* key = service_.keys.empty() ? "" : "-H 'Authorization: Bearer KEY' ";
     return WriteOut(
-        fmt::format("{} serves {}. Try:\n\n"
-                    "  curl {}/v1/completions -H 'Content-Type: application/json' \\\n"
+        fmt::format("{} serves {} to clients of the OpenAI API until Ctrl-C. Try:\n\n"
+                    "  curl {}/v1/completions {}\\\n"
+                    "    -H 'Content-Type: application/json' \\\n"
                     "    -d '{{\"prompt\": \"Once upon a time\", \"max_tokens\": 40}}'\n\n",
-                    context.terminal.Out(Style::kBold, url_), model, url_));
+                    context.terminal.Out(Style::kBold, url_ + "/v1"), model, url_, key));
+  }
+
+  std::string Url(uint16_t port) const {
+    const char* scheme = http_.ssl_certfile.empty() ? "http" : "https";
+    // An IPv6 address stands in brackets (RFC 3986).
+    const bool is_ipv6 = http_.host.find(':') != std::string::npos;
+    return fmt::format("{}://{}:{}", scheme, is_ipv6 ? "[" + http_.host + "]" : http_.host, port);
   }
 
   // The first signal lets answers under way finish, up to the timeout; the second one does not.

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/http_test_client.h"
+
 namespace quire::cli {
 
 class ServeProcess {
@@ -57,6 +59,7 @@ class ServeProcess {
   ServeProcess(const ServeProcess&) = delete;
   ServeProcess& operator=(const ServeProcess&) = delete;
 
+  pid_t process() const { return process_; }
   const std::string& url() const { return url_; }
   uint16_t port() const { return port_; }
 
@@ -79,5 +82,35 @@ class ServeProcess {
   std::string url_;
   uint16_t port_ = 0;
 };
+
+// A template in the style of ChatML that knows tools.
+inline constexpr const char* kTemplate =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if tools %}<tool_call>{{ tools|tojson }}{% endif %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+inline boost::json::object Body(const server::TestResponse& response) {
+  return boost::json::parse(response.body).as_object();
+}
+
+// The data of a stream's events, [DONE] left out.
+inline std::vector<boost::json::object> Events(const std::string& body) {
+  std::vector<boost::json::object> events;
+  size_t at = 0;
+  while ((at = body.find("data: ", at)) != std::string::npos) {
+    at += 6;
+    const std::string data = body.substr(at, body.find("\n\n", at) - at);
+    if (data != "[DONE]") events.push_back(boost::json::parse(data).as_object());
+  }
+  return events;
+}
+
+// The value of a metric of one series.
+inline double Metric(const ServeProcess& server, const std::string& name) {
+  const std::string text = server::TestClient(server.port()).Ask(server::Get("/metrics")).body;
+  const size_t at = text.find("\n" + name + "{");
+  EXPECT_NE(at, std::string::npos) << name;
+  return std::stod(text.substr(text.find("} ", at) + 2));
+}
 
 }  // namespace quire::cli

@@ -17,38 +17,9 @@ using server::Post;
 using server::TestClient;
 using server::TestResponse;
 
-// A template in the style of ChatML that knows tools.
-constexpr const char* kTemplate =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if tools %}<tool_call>{{ tools|tojson }}{% endif %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-
 std::string WithKey(std::string request, const std::string& key) {
   request.insert(request.find("\r\n") + 2, "Authorization: Bearer " + key + "\r\n");
   return request;
-}
-
-json::object Body(const TestResponse& response) {
-  return json::parse(response.body).as_object();
-}
-
-// The data of a stream's events, [DONE] left out.
-std::vector<json::object> Events(const std::string& body) {
-  std::vector<json::object> events;
-  size_t at = 0;
-  while ((at = body.find("data: ", at)) != std::string::npos) {
-    at += 6;
-    const std::string data = body.substr(at, body.find("\n\n", at) - at);
-    if (data != "[DONE]") events.push_back(json::parse(data).as_object());
-  }
-  return events;
-}
-
-double Metric(const ServeProcess& server, const std::string& name) {
-  const std::string text = TestClient(server.port()).Ask(Get("/metrics")).body;
-  const size_t at = text.find("\n" + name + "{");
-  EXPECT_NE(at, std::string::npos) << name;
-  return std::stod(text.substr(text.find("} ", at) + 2));
 }
 
 TEST(Serve, StreamedPiecesConcatenateToTheWholeAnswer) {

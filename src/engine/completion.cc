@@ -38,6 +38,7 @@ void CompletionBuilder::Add(SequenceUpdate update) {
   if (!update.finish) return;
   ++finished_;
   choice.finish = *update.finish;
+  choice.error = std::move(update.error);
   choice.stop_reason = std::move(update.stop_reason);
   completion_.usage.prompt_tokens = update.usage.prompt_tokens;
   completion_.usage.cached_tokens =

@@ -94,8 +94,7 @@ bool Engine::Step(const UpdateSink& sink) {
   stats_.schedule_s += watch.Lap();
   transformer_.Forward(batch, store_);
   stats_.forward_s += watch.Lap();
-  Sample(plan);
-  stats_.sample_s += watch.Lap();
+  Sample(plan, watch);
   scheduler_.Commit(outputs_);
   if constexpr (QUIRE_DEAR_CHECKS) scheduler_.CheckInvariants();
   Emit(sink);
@@ -110,14 +109,17 @@ void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
   }
 }
 
-void Engine::Sample(const sched::StepPlan& plan) {
+// Logits, the last layer, count as the forward pass.
+void Engine::Sample(const sched::StepPlan& plan, base::Stopwatch& watch) {
   PrepareDraws(plan);
+  stats_.sample_s += watch.Lap();
   const std::span<const LogitRow> rows = builder_.logit_rows();
   const int count = static_cast<int>(rows.size());
   size_t next_draw = 0;
   for (int first = 0; first < count; first += kLogitRows) {
     const int slice = std::min(kLogitRows, count - first);
     const MatrixView<const float> logits = transformer_.Logits(first, slice);
+    stats_.forward_s += watch.Lap();
     const size_t first_draw = next_draw;
     while (next_draw < draws_.size() && draws_[next_draw].logit_row < first + slice) ++next_draw;
     team_.ParallelFor(static_cast<int64_t>(next_draw - first_draw), 1,
@@ -127,8 +129,10 @@ void Engine::Sample(const sched::StepPlan& plan) {
                           DrawOne(samplers_[thread], logits.row(draw.logit_row - first), draw);
                         }
                       });
+    stats_.sample_s += watch.Lap();
   }
   CollectOutputs();
+  stats_.sample_s += watch.Lap();
 }
 
 void Engine::PrepareDraws(const sched::StepPlan& plan) {
@@ -177,11 +181,10 @@ void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
     }
     case DrawKind::kToken: {
       SequenceRecord& record = *records_[draw.sequence.value];
-      const std::span<const TokenId> output =
-          std::span(sequence.tokens).subspan(sequence.prompt_tokens);
-      const TokenFilter::Limits limits = record.filter.Next(
-          output, record.grammar ? std::span<const uint32_t>(record.grammar->Allowed().words)
-                                 : std::span<const uint32_t>());
+      std::span<const uint32_t> mask;
+      if (record.grammar) mask = record.grammar->Allowed().words;
+      // A sequence that is still to be forked has no tokens of its own yet.
+      const TokenFilter::Limits limits = record.filter.Next(sequence.output(), mask);
       draw.result =
           sampler.Sample({.logits = row,
                           .params = &request.sampling,
@@ -200,7 +203,10 @@ void Engine::CollectOutputs() {
   for (Draw& draw : draws_) {
     if (draw.kind == DrawKind::kPromptLogprob) continue;
     if (!draw.result.ok()) {
-      spdlog::error("sequence {} ends: {}", draw.sequence, draw.result.error().message);
+      const Error& error = draw.result.error();
+      const auto level =
+          error.kind == ErrorKind::kContradiction ? spdlog::level::debug : spdlog::level::err;
+      spdlog::log(level, "sequence {} ends: {}", draw.sequence, error.message);
       scheduler_.Finish(draw.sequence, sched::FinishReason::kError);
       continue;
     }
@@ -292,6 +298,11 @@ void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdat
     }
   }
   if (!finish) return;
+  if (!draw.result.ok()) {
+    update.error = draw.result.error();
+  } else if (finish == sched::FinishReason::kError) {
+    update.error = Error{ErrorKind::kInvalid, "a token came that the constraint forbids"};
+  }
   record.text.Finish(update);
   update.finish = finish;
   update.usage = {sequence.prompt_tokens, sequence.cached_tokens, sequence.output_tokens()};
@@ -310,6 +321,8 @@ void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sin
     if (index >= static_cast<int>(hypotheses.size())) {
       // Everything else that could have been said was forbidden.
       update.finish = sched::FinishReason::kError;
+      update.error =
+          Error{ErrorKind::kContradiction, "there are fewer continuations than 'n'", "n"};
       sink(update);
       continue;
     }

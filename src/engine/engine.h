@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/thread_team.h"
 #include "engine/batch_builder.h"
@@ -101,7 +102,7 @@ class Engine {
   };
 
   void CopyFrames(std::span<const kv::PendingCopy> copies);
-  void Sample(const sched::StepPlan& plan);
+  void Sample(const sched::StepPlan& plan, base::Stopwatch& watch);
   void PrepareDraws(const sched::StepPlan& plan);
   void DrawOne(Sampler& sampler, const float* logits, Draw& draw) const;
   void CollectOutputs();

@@ -89,7 +89,7 @@ class SnapshotText {
 };
 
 void AddCache(SnapshotText& text, const kv::KvStats& cache) {
-  text.Gauge("quire_kv_frames_total", "Frames of KV memory.", cache.frames_total);
+  text.Gauge("quire_kv_frames", "Frames of KV memory.", cache.frames_total);
   text.Gauge("quire_kv_frames_free", "Frames that hold nothing.", cache.frames_free);
   text.Gauge("quire_kv_frames_cached", "Frames kept for later requests.", cache.frames_cached);
   text.Gauge("quire_kv_frames_leased", "Frames held by sequences.", cache.frames_leased);

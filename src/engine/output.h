@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/result.h"
 #include "sched/request.h"
 #include "sched/sequence.h"
 
@@ -23,10 +24,6 @@ struct TokenLogprobs {
 
 // What stopped a sequence: nothing or the end of text, a stop token, or a stop string.
 using StopReason = std::variant<std::monostate, TokenId, std::string>;
-
-// What FinishReason::kError means, for clients.
-inline constexpr std::string_view kNoTokenSentence =
-    "no token could come next: every one was forbidden, or the model gave no usable numbers";
 
 // Of one sequence.
 struct Usage {
@@ -49,6 +46,7 @@ struct SequenceUpdate {
 
   // Set in a sequence's last update.
   std::optional<sched::FinishReason> finish;
+  std::optional<Error> error;  // with kError: kContradiction where the request left nothing
   StopReason stop_reason;
   Usage usage;
 };
@@ -60,6 +58,7 @@ struct Choice {
   std::vector<TokenId> tokens;
   std::vector<TokenLogprobs> logprobs;
   sched::FinishReason finish = sched::FinishReason::kStop;
+  std::optional<Error> error;
   StopReason stop_reason;
 };
 

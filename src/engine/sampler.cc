@@ -152,8 +152,9 @@ Result<Sampler::Adjusted> Sampler::Adjust(const SampleInput& input) {
                      "overflow.");
   }
   if (adjusted.max.value == -kInfinity) {
-    return MakeError(ErrorKind::kInvalid,
-                     "no token may come next: masks and bans exclude them all.");
+    return MakeError(ErrorKind::kContradiction,
+                     "no token may come next: the request's constraint, bad_words and "
+                     "allowed_token_ids exclude them all");
   }
   return adjusted;
 }

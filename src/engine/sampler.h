@@ -73,7 +73,7 @@ class Sampler {
  public:
   Sampler(const kernels::VectorKernels& kernels, int vocab_size);
 
-  // kInvalid if the logits have NaN or +inf, or if no token may come.
+  // kInvalid if the logits have NaN or +inf; kContradiction if no token may come.
   Result<SampledToken> Sample(const SampleInput& input);
 
   // Steps 1 to 7 (with a temperature of 0: the one token). Valid until the next call.

@@ -20,6 +20,12 @@ struct Tenant {
   std::string cache_salt;  // of requests that name none; each key has its own unless told otherwise
 };
 
+// The salt of a tenant's request that names `salt` itself (or none): whatever it names, tenants
+// with different salts share nothing.
+inline std::string SaltOf(const Tenant& tenant, const std::string& salt) {
+  return tenant.cache_salt.empty() ? salt : tenant.cache_salt + '\n' + salt;
+}
+
 class ApiKeys {
  public:
   // No keys: everyone may enter, as the tenant without a salt.

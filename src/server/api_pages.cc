@@ -5,6 +5,7 @@
 #include "server/http_error.h"
 #include "server/openai_format.h"
 #include "server/openai_prompts.h"
+#include "server/request_json.h"
 
 namespace quire::server {
 namespace json = boost::json;
@@ -21,10 +22,8 @@ void AnswerResult(Exchange& exchange, const Result<json::object>& result) {
       {.status = HttpStatus(error.kind), .message = error.message, .param = error.param}));
 }
 
-Result<json::object> ParseBody(const std::string& body) {
-  json::error_code code;
-  json::value value = json::parse(body, code);
-  if (code) return MakeError(ErrorKind::kUsage, "the body is no JSON: {}", code.message());
+Result<json::object> ParseObject(const std::string& body) {
+  QUIRE_ASSIGN_OR_RETURN(json::value value, ParseBody(body));
   if (!value.is_object()) {
     return MakeError(ErrorKind::kUsage, "the body must be a JSON object, not {}", KindName(value));
   }
@@ -95,7 +94,7 @@ void ApiService::AnswerFromWorker(
 // Anthropic's /v1/messages/count_tokens: what the messages would take, answering nothing.
 void ApiService::CountMessageTokens(std::shared_ptr<Exchange> exchange) {
   const auto count = [this](const std::string& text) -> Result<json::object> {
-    QUIRE_ASSIGN_OR_RETURN(json::object body, ParseBody(text));
+    QUIRE_ASSIGN_OR_RETURN(json::object body, ParseObject(text));
     body["max_tokens"] = 1;
     const engine::LoadedModel& model = engine_->model();
     QUIRE_ASSIGN_OR_RETURN(const DialectRequest asked,
@@ -111,7 +110,7 @@ void ApiService::CountMessageTokens(std::shared_ptr<Exchange> exchange) {
 
 void ApiService::Tokenize(std::shared_ptr<Exchange> exchange) {
   const auto encode = [this](const std::string& body) -> Result<json::object> {
-    QUIRE_ASSIGN_OR_RETURN(json::object object, ParseBody(body));
+    QUIRE_ASSIGN_OR_RETURN(json::object object, ParseObject(body));
     const bool chat = object.contains("messages");
     if (!chat && object.if_contains("prompt") != nullptr && !object.at("prompt").is_string()) {
       return Error{ErrorKind::kUsage, "'prompt' must be a string", "prompt"};
@@ -134,7 +133,7 @@ void ApiService::Tokenize(std::shared_ptr<Exchange> exchange) {
 
 void ApiService::Detokenize(std::shared_ptr<Exchange> exchange) {
   const auto decode = [this](const std::string& body) -> Result<json::object> {
-    QUIRE_ASSIGN_OR_RETURN(json::object object, ParseBody(body));
+    QUIRE_ASSIGN_OR_RETURN(json::object object, ParseObject(body));
     FieldReader fields(object);
     std::string model;
     std::vector<TokenId> ids;
@@ -156,12 +155,19 @@ void ApiService::Detokenize(std::shared_ptr<Exchange> exchange) {
   AnswerFromWorker(std::move(exchange), decode);
 }
 
+// Of one's own tenant, or of all where the server is open to its administrator.
 void ApiService::ShowRequests(std::shared_ptr<Exchange> exchange) {
-  engine_->Visit([this, exchange](engine::Engine& engine) mutable {
+  const std::optional<Tenant> tenant = options_.keys.Authenticate(exchange->request());
+  const std::string salt = options_.enable_admin || !tenant ? "" : SaltOf(*tenant, "");
+  engine_->Visit([this, exchange, salt](engine::Engine& engine) mutable {
     const sched::Scheduler& scheduler = engine.scheduler();
     json::array list;
-    for (const SequenceId id : scheduler.running()) list.push_back(SequenceBody(scheduler, id));
-    for (const SequenceId id : scheduler.waiting()) list.push_back(SequenceBody(scheduler, id));
+    const auto add = [&](SequenceId id) {
+      const sched::Request& request = scheduler.request(scheduler.sequence(id).request).request;
+      if (request.cache_salt.starts_with(salt)) list.push_back(SequenceBody(scheduler, id));
+    };
+    for (const SequenceId id : scheduler.running()) add(id);
+    for (const SequenceId id : scheduler.waiting()) add(id);
     loop_.Post([exchange = std::move(exchange), list = std::move(list)] {
       AnswerJson(*exchange, {{"object", "list"}, {"data", list}});
     });

@@ -11,6 +11,7 @@
 #include "server/http_error.h"
 #include "server/openai_format.h"
 #include "server/openai_prompts.h"
+#include "server/request_json.h"
 
 namespace quire::server {
 namespace json = boost::json;
@@ -40,6 +41,11 @@ void Answer(Exchange& exchange, Dialect dialect, const Error& error) {
       .status = HttpStatus(error.kind), .message = error.message, .param = error.param};
   if (answer.status == 429) answer.headers.push_back({"Retry-After", "1"});
   exchange.Respond(ErrorResponse(dialect, std::move(answer)));
+}
+
+// Ids are as long as clients make them; headers are not.
+HttpHeader RequestIdHeader(const ApiRequest& api) {
+  return {"x-request-id", api.request_id.substr(0, 128)};
 }
 
 void LogUnknownFields(const ApiRequest& api) {
@@ -195,11 +201,7 @@ Status ApiService::CheckLimits(const std::vector<sched::Request>& requests) cons
 
 Result<ApiService::Prepared> ApiService::Prepare(Dialect dialect, const HttpRequest& http,
                                                  const Tenant& tenant, uint64_t key) const {
-  json::error_code code;
-  const json::value body = json::parse(http.body, code);
-  if (code) {
-    return MakeError(ErrorKind::kUsage, "the body is no JSON: {}", code.message());
-  }
+  QUIRE_ASSIGN_OR_RETURN(const json::value body, ParseBody(http.body));
   const engine::LoadedModel& model = engine_->model();
   Prepared prepared;
   QUIRE_ASSIGN_OR_RETURN(prepared.asked, ParseRequest(dialect, body, model.sampling_defaults()));
@@ -216,8 +218,7 @@ Result<ApiService::Prepared> ApiService::Prepare(Dialect dialect, const HttpRequ
   LogUnknownFields(api);
   if (options_.log_requests) spdlog::info("{}: {}", api.request_id, http.body);
   api.call_id_seed = key;
-  // Whatever salt a client names, tenants with different ones share nothing.
-  if (!tenant.cache_salt.empty()) api.cache_salt = tenant.cache_salt + '\n' + api.cache_salt;
+  api.cache_salt = SaltOf(tenant, api.cache_salt);
   QUIRE_ASSIGN_OR_RETURN(
       prepared.requests,
       BuildRequests(api, model,
@@ -261,14 +262,17 @@ void ApiService::Receive(std::vector<engine::EngineEvent> events) {
 
 void ApiService::TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpdate& update) {
   if (update.finish == sched::FinishReason::kError) {
-    return Fail(call, Error{ErrorKind::kIo, std::string(engine::kNoTokenSentence)});
+    // What is not the client's is ours, whatever it is for a file.
+    if (update.error->kind != ErrorKind::kContradiction) update.error->kind = ErrorKind::kIo;
+    return Fail(call, *update.error);
   }
   const bool ends = update.finish.has_value();
   if (call->asked.api.stream) {
     if (!call->stream_begun) {
       call->stream_begun = true;
-      call->exchange->StartStream({.content_type = "text/event-stream; charset=utf-8",
-                                   .headers = {{"Cache-Control", "no-cache"}}});
+      call->exchange->StartStream(
+          {.content_type = "text/event-stream; charset=utf-8",
+           .headers = {{"Cache-Control", "no-cache"}, RequestIdHeader(call->asked.api)}});
       call->exchange->Send(call->format->Begin());
     }
     const int choice = prompt * call->asked.api.n + update.index;
@@ -287,7 +291,8 @@ void ApiService::Finish(const CallPtr& call) {
   } else {
     std::vector<engine::Completion> completions;
     for (engine::CompletionBuilder& builder : call->builders) completions.push_back(builder.Take());
-    call->exchange->Respond({.body = json::serialize(call->format->Whole(completions))});
+    call->exchange->Respond({.body = json::serialize(call->format->Whole(completions)),
+                             .headers = {RequestIdHeader(call->asked.api)}});
   }
   Forget(call);
 }

@@ -112,11 +112,10 @@ Result<json::value> Normalizer::Content(const json::value* content, const json::
   const bool calls_tools = message.contains("tool_calls");
   std::string text;
   if (content == nullptr) {
-    if (!calls_tools) {
+    const bool is_assistant = message.contains("role") && message.at("role") == "assistant";
+    if (!is_assistant) {
       return Fault(at + ".content",
-                   "'{}.content' is missing; only an assistant's message with 'tool_calls' may "
-                   "leave it out",
-                   at);
+                   "'{}.content' is missing; only an assistant's message may leave it out", at);
     }
   } else if (content->is_string()) {
     text = content->get_string();

@@ -188,12 +188,12 @@ class TestClient {
 };
 
 inline std::string Get(std::string_view path) {
-  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: a\r\n\r\n";
+  return "GET " + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
 }
 inline std::string Post(std::string_view path, std::string_view body) {
   return "POST " + std::string(path) +
-         " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
-         std::string(body);
+         " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + std::to_string(body.size()) +
+         "\r\n\r\n" + std::string(body);
 }
 
 }  // namespace quire::server

@@ -91,6 +91,10 @@ class OpenAiFormat : public AnswerFormat {
 
   json::object ChoiceBody(const engine::Choice& choice, int index,
                           const PromptEntries& prompt) const;
+  // vLLM's: in every choice of a completion, beside the choices of a chat.
+  json::value PromptIds(int choice) const {
+    return json::value_from(request_.prompt_ids[choice / request_.n]);
+  }
   json::object Chunk(json::array choices) const;
   json::object ChunkChoice(int choice, json::object delta) const;
   std::string SendDeltas(int choice, const std::vector<ToolDelta>& deltas) const;
@@ -142,7 +146,10 @@ json::object OpenAiFormat::ChoiceBody(const engine::Choice& choice, int index,
   body["logprobs"] = FirstLogprobs(index, choice.logprobs, prompt, offset);
   body["finish_reason"] = FinishName(choice.finish, calls);
   body["stop_reason"] = StopReasonValue(choice.stop_reason);
-  if (request_.return_token_ids) body["token_ids"] = json::value_from(choice.tokens);
+  if (request_.return_token_ids) {
+    body["token_ids"] = json::value_from(choice.tokens);
+    if (!chat_) body["prompt_token_ids"] = PromptIds(index);
+  }
   if (request_.tells_prompt_logprobs) body["prompt_logprobs"] = PromptLogprobs(prompt);
   return body;
 }
@@ -159,12 +166,14 @@ json::object OpenAiFormat::Whole(std::span<const engine::Completion> completions
     usage.cached_tokens += completion.usage.cached_tokens;
     usage.completion_tokens += completion.usage.completion_tokens;
   }
-  return {{"id", header_.id},
-          {"object", chat_ ? "chat.completion" : "text_completion"},
-          {"created", header_.created},
-          {"model", header_.model},
-          {"choices", std::move(choices)},
-          {"usage", UsageBody(usage)}};
+  json::object body{{"id", header_.id},
+                    {"object", chat_ ? "chat.completion" : "text_completion"},
+                    {"created", header_.created},
+                    {"model", header_.model},
+                    {"choices", std::move(choices)},
+                    {"usage", UsageBody(usage)}};
+  if (chat_ && request_.return_token_ids) body["prompt_token_ids"] = PromptIds(0);
+  return body;
 }
 
 json::object OpenAiFormat::Chunk(json::array choices) const {
@@ -190,13 +199,14 @@ std::string OpenAiFormat::SendDeltas(int choice, const std::vector<ToolDelta>& d
     if (const auto* text = std::get_if<ContentDelta>(&delta)) {
       body["content"] = text->text;
     } else if (const auto* start = std::get_if<CallStartDelta>(&delta)) {
-      body["tool_calls"] = {json::object{{"index", start->index},
-                                         {"id", start->id},
-                                         {"type", "function"},
-                                         {"function", {{"name", start->name}, {"arguments", ""}}}}};
+      body["tool_calls"] =
+          json::array{json::object{{"index", start->index},
+                                   {"id", start->id},
+                                   {"type", "function"},
+                                   {"function", {{"name", start->name}, {"arguments", ""}}}}};
     } else {
       const auto& more = std::get<ArgumentsDelta>(delta);
-      body["tool_calls"] = {
+      body["tool_calls"] = json::array{
           json::object{{"index", more.index}, {"function", {{"arguments", more.text}}}}};
     }
     events += SseEvent(Chunk({ChunkChoice(choice, std::move(body))}));
@@ -231,7 +241,7 @@ std::string OpenAiFormat::Update(int choice, const engine::SequenceUpdate& updat
   }
   const bool has_news = !text.empty() || !update.logprobs.empty() || update.finish ||
                         (request_.return_token_ids && !update.tokens.empty()) ||
-                        (first && !prompt.empty());
+                        (first && (request_.return_token_ids || !prompt.empty()));
   if (!has_news) return events;
 
   json::object body{{"index", choice}};
@@ -257,8 +267,13 @@ std::string OpenAiFormat::Update(int choice, const engine::SequenceUpdate& updat
     }
     usage_.completion_tokens += update.usage.completion_tokens;
   }
-  if (request_.return_token_ids) body["token_ids"] = json::value_from(update.tokens);
-  return events + SseEvent(Chunk({std::move(body)}));
+  if (request_.return_token_ids) {
+    body["token_ids"] = json::value_from(update.tokens);
+    if (first && !chat_) body["prompt_token_ids"] = PromptIds(choice);
+  }
+  json::object chunk = Chunk({std::move(body)});
+  if (first && chat_ && request_.return_token_ids) chunk["prompt_token_ids"] = PromptIds(0);
+  return events + SseEvent(chunk);
 }
 
 std::string OpenAiFormat::End() {
@@ -307,6 +322,8 @@ int HttpStatus(ErrorKind kind) {
       return 429;
     case ErrorKind::kIo:
       return 500;
+    case ErrorKind::kContradiction:
+      return 422;
   }
   return 500;
 }

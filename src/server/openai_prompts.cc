@@ -198,6 +198,7 @@ Result<std::vector<sched::Request>> BuildRequests(ApiRequest& api, const engine:
   for (const std::vector<TokenId>& ids : prompts) {
     if (ids.empty()) return Error{ErrorKind::kUsage, "the prompt is empty", FieldOf(api)};
   }
+  if (api.return_token_ids) api.prompt_ids = prompts;
   if (api.echo) FillEchoes(api, prompts, model.tokenizer());
   const auto bad_words = EncodeBadWords(api.bad_words, model.tokenizer());
   std::vector<sched::Request> requests;

@@ -73,6 +73,7 @@ struct ApiRequest {
   ToolCallFormat tool_format = ToolCallFormat::kHermes;  // how it writes calls
   std::optional<ConstrainedToolCall> forced_call;        // the answer is this, prefix and suffix
                                                          // not generated but given
+  std::vector<std::vector<TokenId>> prompt_ids;          // [prompts] with return_token_ids
   std::vector<Echo> echoes;  // [prompts] with echo: what stands before the answer
 
   // With echo, log probabilities are those of prompt and answer.

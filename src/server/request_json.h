@@ -1,4 +1,5 @@
-// What every reader of a client's nested JSON needs; FieldReader serves flat objects.
+// What every reader of a client's JSON needs: the body parsed, members and faults of nested values.
+// FieldReader serves flat objects.
 #pragma once
 
 #include <string>
@@ -11,6 +12,9 @@
 #include "base/result.h"
 
 namespace quire::server {
+
+// kUsage where it is no JSON. Escaped halves of characters become U+FFFD.
+Result<boost::json::value> ParseBody(const std::string& body);
 
 // The client's error at `param`, such as "messages[2].content[0]".
 template <typename... Args>

@@ -151,7 +151,7 @@ class ResponsesFormat : public AnswerFormat {
       json::object part = PartPlace();
       part["part"] = TextPart(text_);
       Event("response.content_part.done", std::move(part));
-      item_["content"] = {TextPart(text_)};
+      item_["content"] = json::array{TextPart(text_)};
     } else {
       json::object done = Place();
       done["name"] = item_["name"];

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -87,9 +88,10 @@ SourceFile TextFile(const std::string& path) {
   return {path, std::string(std::istreambuf_iterator<char>(in), {}), ""};
 }
 
-// Paths like src/kv/kv_cache.h or tools/fuzz.sh in a text.
+// Paths like src/kv/kv_cache.h or clients/package-lock.json in a text.
 std::vector<std::string> PathsNamedIn(const std::string& text) {
-  static const std::regex kPath(R"((^|[\s`(])((src|tools|docs|models|cmake)/[A-Za-z0-9_./]*\w))");
+  static const std::regex kPath(
+      R"((^|[\s`(])((src|tools|docs|models|cmake|deploy|clients)/[A-Za-z0-9_./-]*\w))");
   std::vector<std::string> paths;
   for (std::sregex_iterator it(text.begin(), text.end(), kPath), end; it != end; ++it) {
     paths.push_back((*it)[2]);
@@ -98,8 +100,9 @@ std::vector<std::string> PathsNamedIn(const std::string& text) {
 }
 
 TEST(Sources, PathsNamedInTheDocumentsExist) {
-  for (const char* document : {"README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md",
-                               "docs/NUMERICS.md", "docs/PERFORMANCE.md"}) {
+  for (const char* document :
+       {"README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/NUMERICS.md",
+        "docs/PERFORMANCE.md", "docs/SERVING.md", "deploy/README.md"}) {
     const std::string text = TextFile(document).text;
     ASSERT_FALSE(text.empty()) << document;
     for (const std::string& path : PathsNamedIn(text)) {
@@ -109,14 +112,15 @@ TEST(Sources, PathsNamedInTheDocumentsExist) {
 }
 
 TEST(Sources, NoOtherTextNamesAPathOfOneMachine) {
-  std::vector<std::string> paths = {"CMakeLists.txt", "CMakePresets.json", "Makefile", ".ci/run",
-                                    ".clang-tidy"};
-  for (const char* folder : {"cmake", "docs", "tools", "models"}) {
+  std::vector<std::string> paths = {"CMakeLists.txt", "CMakePresets.json", "Makefile",
+                                    ".ci/run",        ".clang-tidy",       "deploy/Dockerfile"};
+  for (const char* folder : {"clients", "cmake", "deploy", "docs", "tools", "models"}) {
     if (!std::filesystem::exists(folder)) continue;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-      const std::string extension = entry.path().extension().string();
-      const bool is_text = extension == ".md" || extension == ".txt" || extension == ".sh" ||
-                           extension == ".cmake" || extension == ".py";
+      static const std::set<std::string> kTexts = {".md",  ".txt", ".sh",      ".cmake", ".py",
+                                                   ".mjs", ".yml", ".service", ".jinja", ".json"};
+      const bool is_text = kTexts.contains(entry.path().extension().string()) &&
+                           entry.path().string().find("node_modules") == std::string::npos;
       if (is_text) paths.push_back(entry.path().string());
     }
   }
