@@ -53,14 +53,24 @@ void DeclareAll(Command& command, CommonFlags& common, base::FlagSet& flags) {
   common.Declare(flags);
 }
 
+// A line for each command whose name begins with `prefix`.
+std::string CommandList(const Commands& commands, std::string_view prefix,
+                        const Terminal& terminal) {
+  size_t width = 0;
+  for (const auto& command : commands) width = std::max(width, command->name().size());
+  std::string text;
+  for (const auto& command : commands) {
+    if (!command->name().starts_with(prefix)) continue;
+    std::string name(command->name());
+    name.resize(width, ' ');
+    text += fmt::format("  {}  {}\n", terminal.Out(Style::kBold, name), command->summary());
+  }
+  return text;
+}
+
 std::string Overview(const Commands& commands, const Terminal& terminal) {
   std::string text = "quire runs large language models on CPUs, built around the KV cache.\n\n";
-  text += "Usage: quire COMMAND [options]\n\n";
-  for (const auto& command : commands) {
-    std::string name(command->name());
-    name.resize(std::max<size_t>(name.size(), 12), ' ');
-    text += fmt::format("  {} {}\n", terminal.Out(Style::kBold, name), command->summary());
-  }
+  text += "Usage: quire COMMAND [options]\n\n" + CommandList(commands, "", terminal);
   return text + "\nquire COMMAND --help explains a command; quire --version prints the version.\n";
 }
 
@@ -77,14 +87,37 @@ std::string Manual(const Commands& commands) {
   return text;
 }
 
-Command* FindCommand(const Commands& commands, std::string_view name) {
+// A command and how many arguments its name takes: "run", or "eval perplexity".
+struct Found {
+  Command* command = nullptr;
+  size_t words = 0;
+};
+
+std::optional<Found> FindCommand(const Commands& commands, std::span<const std::string> args) {
   for (const auto& command : commands) {
-    if (command->name() == name) return command.get();
+    if (command->name() == args[0]) return Found{command.get(), 1};
+    if (args.size() > 1 && command->name() == args[0] + " " + args[1]) {
+      return Found{command.get(), 2};
+    }
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-Error UnknownCommand(const Commands& commands, std::string_view name) {
+bool IsGroup(const Commands& commands, std::string_view word) {
+  return std::ranges::any_of(commands, [&](const auto& command) {
+    return command->name().starts_with(std::string(word) + " ");
+  });
+}
+
+Error UnknownCommand(const Commands& commands, std::span<const std::string> args) {
+  std::string name = args[0];
+  if (IsGroup(commands, name)) {
+    if (args.size() == 1) {
+      return MakeError(ErrorKind::kUsage,
+                       "quire {} needs one more word; quire {} --help lists them", name, name);
+    }
+    name += " " + args[1];
+  }
   std::vector<std::string> known = {"help"};
   for (const auto& command : commands) known.emplace_back(command->name());
   std::optional<std::string> meant = base::ClosestName(name, known);
@@ -116,10 +149,13 @@ Status RunHelp(const Commands& commands, std::span<const std::string> args,
                const Terminal& terminal) {
   if (args.empty()) return WriteOut(Overview(commands, terminal));
   if (args[0] == "--markdown") return WriteOut(Manual(commands));
-  Command* command = FindCommand(commands, args[0]);
-  if (command == nullptr) return UnknownCommand(commands, args[0]);
+  if (args.size() == 1 && IsGroup(commands, args[0])) {
+    return WriteOut(CommandList(commands, args[0] + " ", terminal));
+  }
+  const std::optional<Found> found = FindCommand(commands, args);
+  if (!found) return UnknownCommand(commands, args);
   std::vector<std::string> help = {"--help"};
-  return RunCommand(*command, help, terminal);
+  return RunCommand(*found->command, help, terminal);
 }
 
 Status Dispatch(const Commands& commands, std::span<const std::string> args,
@@ -133,12 +169,15 @@ Status Dispatch(const Commands& commands, std::span<const std::string> args,
   if (name == "--help" || name == "-h" || name == "help") {
     return RunHelp(commands, args.subspan(1), terminal);
   }
-  Command* command = FindCommand(commands, name);
-  if (command == nullptr) return UnknownCommand(commands, name);
-  Status status = RunCommand(*command, args.subspan(1), terminal);
+  const std::optional<Found> found = FindCommand(commands, args);
+  if (!found && IsGroup(commands, name) && args.size() > 1 && args[1] == "--help") {
+    return RunHelp(commands, args.first(1), terminal);
+  }
+  if (!found) return UnknownCommand(commands, args);
+  Status status = RunCommand(*found->command, args.subspan(found->words), terminal);
   if (!status.ok() && status.error().kind == ErrorKind::kUsage) {
     return MakeError(ErrorKind::kUsage, "{} Try `{} --help`.", EndSentence(status.error().message),
-                     Usage(*command));
+                     Usage(*found->command));
   }
   return status;
 }

@@ -130,7 +130,7 @@ TEST(Binary, EveryCommandHasHelpWithAnExampleAndJson) {
   int commands = 0;
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("  ")) continue;
-    std::string name = line.substr(2, line.find(' ', 2) - 2);
+    std::string name = line.substr(2, line.find("  ", 2) - 2);
     BinaryResult help = RunBinary(name + " --help");
     EXPECT_EQ(help.exit_code, 0) << name;
     EXPECT_THAT(help.out, HasSubstr("Examples:")) << name;
@@ -155,6 +155,21 @@ TEST(Binary, UsageErrorsExitWithTwoAndSayWhatWasMeant) {
       "quire: there is no flag --bandwith; did you mean --bandwidth? Try `quire info --help`.\n");
   EXPECT_EQ(RunBinary("info --threads many").exit_code, 2);
   EXPECT_EQ(RunBinary("help nothing").exit_code, 2);
+}
+
+TEST(Binary, CommandsOfTwoWordsAreListedByTheirFirst) {
+  for (const char* help : {"eval --help", "help eval"}) {
+    const BinaryResult result = RunBinary(help);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.out, HasSubstr("eval perplexity"));
+    EXPECT_THAT(result.out, Not(HasSubstr("tokenize")));
+  }
+  EXPECT_EQ(RunBinary("help eval recall").out, RunBinary("eval recall --help").out);
+  const BinaryResult alone = RunBinary("eval");
+  EXPECT_EQ(alone.exit_code, 2);
+  EXPECT_EQ(alone.err, "quire: quire eval needs one more word; quire eval --help lists them.\n");
+  EXPECT_EQ(RunBinary("eval recal").err,
+            "quire: there is no command 'eval recal'; did you mean eval recall?\n");
 }
 
 TEST(Binary, AFullDiskIsAnError) {

@@ -13,6 +13,9 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeTemplateCommand());
   commands.push_back(MakeInspectCommand());
   commands.push_back(MakeMakeModelCommand());
+  commands.push_back(MakeEvalPerplexityCommand());
+  commands.push_back(MakeEvalRecallCommand());
+  commands.push_back(MakeEvalLonggenCommand());
   commands.push_back(MakeSimCommand());
   commands.push_back(MakeInfoCommand());
   return commands;

@@ -17,6 +17,9 @@ std::unique_ptr<Command> MakeDetokenizeCommand();
 std::unique_ptr<Command> MakeTemplateCommand();
 std::unique_ptr<Command> MakeInspectCommand();
 std::unique_ptr<Command> MakeMakeModelCommand();
+std::unique_ptr<Command> MakeEvalPerplexityCommand();
+std::unique_ptr<Command> MakeEvalRecallCommand();
+std::unique_ptr<Command> MakeEvalLonggenCommand();
 std::unique_ptr<Command> MakeSimCommand();
 std::unique_ptr<Command> MakeInfoCommand();
 

@@ -6,27 +6,14 @@
 
 namespace quire::cli {
 
-Result<kernels::KvCodec> ParseKvCodec(const std::string& name) {
-  if (name == "f32") return kernels::KvCodec::kF32;
-  if (name == "f16" || name == "auto") return kernels::KvCodec::kF16;
-  if (name == "bf16") return kernels::KvCodec::kBf16;
-  return MakeError(ErrorKind::kUsage,
-                   "--kv-cache-dtype '{}' is not known; use auto, f32, f16 or bf16", name);
-}
-
 void EngineFlags::DeclareCompute(base::FlagSet& flags) {
-  flags.Group("Computing");
-  flags.Add("threads", &threads_, "Threads to compute with; 0: one per core.").Range(0, 1024);
+  DeclareThreads(flags);
   DeclareKvFormat(flags);
 }
 
-void EngineFlags::DeclareKvFormat(base::FlagSet& flags) {
-  flags.Group("KV cache");
-  flags.Add("kv-cache-dtype", &kv_cache_dtype_, "How keys and values are stored; auto is f16.")
-      .OneOf({"auto", "f32", "f16", "bf16"});
-  flags.Add("block-size", &block_size_, "Tokens per block of KV memory: 16, 32 or 64.")
-      .Unit("tokens")
-      .Range(16, 64);
+void EngineFlags::DeclareThreads(base::FlagSet& flags) {
+  flags.Group("Computing");
+  flags.Add("threads", &threads_, "Threads to compute with; 0: one per core.").Range(0, 1024);
 }
 
 void EngineFlags::DeclareServing(base::FlagSet& flags) {
@@ -48,11 +35,6 @@ void EngineFlags::DeclareServing(base::FlagSet& flags) {
       .Unit("tokens")
       .Range(1, 65536);
   flags.Add("seed", &seed_, "Randomness of requests that bring no seed of their own.");
-}
-
-Result<kvstore::KvFormat> EngineFlags::kv_format() const {
-  QUIRE_ASSIGN_OR_RETURN(const kernels::KvCodec codec, ParseKvCodec(kv_cache_dtype_));
-  return kvstore::KvFormat{codec, codec, block_size_};
 }
 
 Result<engine::EngineOptions> EngineFlags::Options() const {

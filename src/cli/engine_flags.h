@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/thread_team.h"
 #include "cli/default_model.h"
+#include "cli/kv_format_flags.h"
 #include "cli/terminal.h"
 #include "engine/engine.h"
 #include "engine/engine_options.h"
@@ -29,7 +30,10 @@ class EngineFlags {
   void DeclareModel(base::FlagSet& flags) { model_.Declare(flags); }
   // Threads and the KV cache's format, and the latter alone.
   void DeclareCompute(base::FlagSet& flags);
-  void DeclareKvFormat(base::FlagSet& flags);
+  void DeclareKvFormat(base::FlagSet& flags) { kv_format_.Declare(flags); }
+  // What holds for every codec: DeclareKvFormat without the codec itself.
+  void DeclareKvBlocks(base::FlagSet& flags) { kv_format_.DeclareForEveryCodec(flags); }
+  void DeclareThreads(base::FlagSet& flags);
   // Memory, lengths, batching.
   void DeclareServing(base::FlagSet& flags);
 
@@ -42,15 +46,15 @@ class EngineFlags {
   void SetMaxQueuedRequests(int count) { max_queued_requests_ = count; }
 
   bool model_named() const { return model_.named(); }
-  Result<kvstore::KvFormat> kv_format() const;
+  Result<std::string> model_path() const { return model_.Path(); }
+  Result<kvstore::KvFormat> kv_format() const { return kv_format_.Format(); }
   uint64_t seed() const { return seed_; }
   Result<engine::EngineOptions> Options() const;
 
  private:
   ModelFlag model_;
   int threads_ = 0;
-  std::string kv_cache_dtype_ = "auto";
-  int block_size_ = 32;
+  KvFormatFlags kv_format_;
   std::optional<base::ByteSize> kv_cache_memory_;
   std::optional<int> max_model_len_;
   int max_num_seqs_ = 64;
@@ -59,8 +63,5 @@ class EngineFlags {
   uint64_t seed_ = 0;
   std::optional<int> max_queued_requests_;
 };
-
-// f32, f16, bf16, or auto (f16).
-Result<kernels::KvCodec> ParseKvCodec(const std::string& name);
 
 }  // namespace quire::cli

@@ -1,7 +1,9 @@
 // quire inspect: what a model file is, without loading it.
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 
 #include "cli/commands.h"
 #include "cli/default_model.h"
+#include "engine/engine_options.h"
 #include "engine/model_loader.h"
 #include "kernels/kv_codec.h"
 #include "kvstore/kv_layout.h"
@@ -45,16 +48,25 @@ object DescribeConfig(const ModelConfig& config) {
   return out;
 }
 
-// Bytes per token of every codec, for keys and values alike.
-Result<object> DescribeKv(const ModelConfig& config) {
-  object out;
+// What a token costs in every codec, for keys and values alike, and the longest sequence that
+// `memory` bytes hold, which the model's context does not bound.
+Status DescribeKv(const ModelConfig& config, size_t memory, object& report) {
+  object bytes;
+  object longest;
   for (kernels::KvCodec codec : kernels::kAllKvCodecs) {
     QUIRE_ASSIGN_OR_RETURN(
         kvstore::KvLayout layout,
         kvstore::KvLayout::Create(model::KvGeometryOf(config), {codec, codec, kDefaultBlockSize}));
-    out[kernels::Name(codec)] = layout.bytes_per_token();
+    const size_t frames =
+        std::min<size_t>(memory / layout.frame_bytes(), std::numeric_limits<int>::max());
+    bytes[kernels::Name(codec)] = layout.bytes_per_token();
+    longest[kernels::Name(codec)] = layout.LongestSequence(
+        static_cast<int>(frames), engine::EngineOptions().max_num_batched_tokens);
   }
-  return out;
+  report["kv_bytes_per_token"] = std::move(bytes);
+  report["kv_cache_memory"] = memory;
+  report["kv_longest_context"] = std::move(longest);
+  return Ok{};
 }
 
 struct TypeShare {
@@ -114,6 +126,10 @@ class InspectCommand : public Command {
   void Declare(base::FlagSet& flags) override {
     flags.Positional("MODEL", &path_, "The model; without it, the one of -m.");
     model_.Declare(flags);
+    flags
+        .Add("kv-cache-memory", &kv_cache_memory_,
+             "The KV memory whose longest context is told; by default a quarter of free memory.")
+        .Metavar("SIZE");
     flags.Add("tensors", &tensors_, "List every tensor.");
     flags.Add("template", &template_, "Print the chat template.");
     flags.Example("quire inspect model.gguf", "One page about a model");
@@ -138,6 +154,12 @@ class InspectCommand : public Command {
   }
 
  private:
+  // As for run and serve where nothing else is said: a quarter of the memory that is available.
+  size_t KvMemory() const {
+    if (kv_cache_memory_) return static_cast<size_t>(kv_cache_memory_->bytes);
+    return engine::AvailableMemoryBytes() / 4;
+  }
+
   // What the file has; a part that it lacks or that is not supported is told, not fatal.
   Result<object> Report(const ModelFiles& files) const {
     object report;
@@ -147,8 +169,7 @@ class InspectCommand : public Command {
     report["shards"] = files.shards();
     if (files.config().ok()) {
       report["config"] = DescribeConfig(*files.config());
-      QUIRE_ASSIGN_OR_RETURN(object kv, DescribeKv(*files.config()));
-      report["kv_bytes_per_token"] = std::move(kv);
+      QUIRE_RETURN_IF_ERROR(DescribeKv(*files.config(), KvMemory(), report));
     } else {
       report["config_error"] = files.config().error().message;
     }
@@ -190,9 +211,13 @@ class InspectCommand : public Command {
     if (config.at("window_layers").as_int64() > 0) {
       line("sliding window", "in " + field("window_layers") + " layers");
     }
+    line("KV memory", base::FormatBytes(report.at("kv_cache_memory").to_number<int64_t>()) +
+                          " (--kv-cache-memory asks about other sizes)");
+    const object& longest = report.at("kv_longest_context").as_object();
     for (const auto& codec : report.at("kv_bytes_per_token").as_object()) {
-      auto bytes = static_cast<int64_t>(codec.value().to_number<double>());
-      line("KV per token, " + std::string(codec.key()), base::FormatBytes(bytes));
+      line("KV as " + std::string(codec.key()),
+           fmt::format("{:.0f} bytes per token, the memory holds {} tokens",
+                       codec.value().to_number<double>(), Show(longest.at(codec.key()))));
     }
   }
 
@@ -236,6 +261,7 @@ class InspectCommand : public Command {
 
   std::string path_;
   ModelFlag model_;
+  std::optional<base::ByteSize> kv_cache_memory_;
   bool tensors_ = false;
   bool template_ = false;
 };

@@ -208,10 +208,13 @@ class RunCommand : public Command {
     fmt::print(
         stderr,
         "prompt {} tokens ({} from the cache) in {:.3f} s; {} new tokens at {:.1f} tokens/s; "
-        "KV {:.0f} bytes per token, {} for up to {} tokens\n",
+        "KV {}: {:.0f} bytes per token, {} hold up to {} tokens; sequences up to {} tokens\n",
         usage.prompt_tokens, usage.cached_tokens, answer.first_token_s, usage.completion_tokens,
-        DecodeRate(answer), store.layout().bytes_per_token(),
+        DecodeRate(answer), kvstore::Name(store.layout().format()),
+        store.layout().bytes_per_token(),
         base::FormatBytes(static_cast<int64_t>(store.arena_bytes())),
+        store.layout().LongestSequence(
+            store.frames_total(), running_.engine->scheduler().options().max_num_batched_tokens),
         running_.engine->max_model_len());
   }
 

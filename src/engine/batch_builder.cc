@@ -2,12 +2,11 @@
 
 namespace quire::engine {
 
-BatchBuilder::BatchBuilder(const model::StepLimits& limits, int layer_groups)
-    : groups_(layer_groups) {
+BatchBuilder::BatchBuilder(const model::StepLimits& limits, int tables) : tables_per_run_(tables) {
   tokens_.reserve(limits.rows);
   positions_.reserve(limits.rows);
   runs_.reserve(limits.sequences);
-  tables_.reserve(static_cast<size_t>(limits.sequences) * layer_groups);
+  tables_.reserve(static_cast<size_t>(limits.sequences) * tables);
   logit_rows_.reserve(limits.rows);
   logit_owners_.reserve(limits.rows);
 }
@@ -34,14 +33,14 @@ model::Batch BatchBuilder::Build(const sched::StepPlan& plan, const sched::Sched
       tokens_.push_back(sequence.tokens[position]);
       positions_.push_back(position);
     }
-    for (int group = 0; group < groups_; ++group) {
-      tables_.push_back({sequence.lease.first_block(group), sequence.lease.frames(group)});
+    for (int table = 0; table < tables_per_run_; ++table) {
+      tables_.push_back(kvstore::TableOf(sequence.lease, table));
     }
     runs_.push_back({first_row, scheduled.tokens, scheduled.first_position, {}});
   }
   // Only now: tables_ has stopped growing.
   for (size_t run = 0; run < runs_.size(); ++run) {
-    runs_[run].tables = std::span(tables_).subspan(run * groups_, groups_);
+    runs_[run].tables = std::span(tables_).subspan(run * tables_per_run_, tables_per_run_);
   }
   return {tokens_, positions_, runs_, logit_rows_};
 }

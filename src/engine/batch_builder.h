@@ -19,7 +19,8 @@ struct LogitRow {
 
 class BatchBuilder {
  public:
-  BatchBuilder(const model::StepLimits& limits, int layer_groups);
+  // `tables`: block tables of a sequence (KvLayout::table_count).
+  BatchBuilder(const model::StepLimits& limits, int tables);
 
   // The views stay valid until the next Build, as long as the scheduler is not called.
   model::Batch Build(const sched::StepPlan& plan, const sched::Scheduler& scheduler);
@@ -28,11 +29,11 @@ class BatchBuilder {
   std::span<const LogitRow> logit_rows() const { return logit_owners_; }
 
  private:
-  int groups_;
+  int tables_per_run_;
   std::vector<TokenId> tokens_;              // [rows]
   std::vector<int> positions_;               // [rows]
   std::vector<kvstore::SequenceRun> runs_;   // [sequences]
-  std::vector<kvstore::BlockTable> tables_;  // [sequences, layer groups]
+  std::vector<kvstore::BlockTable> tables_;  // [sequences, tables_per_run]
   std::vector<int> logit_rows_;              // rows of the batch
   std::vector<LogitRow> logit_owners_;       // [logit rows]
 };

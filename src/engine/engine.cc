@@ -47,7 +47,7 @@ Engine::Engine(Parts parts)
       seed_(parts.seed),
       transformer_({model_.config(), model_.weights(), kernels::DefaultKernels(), team_},
                    store_.layout(), LimitsOf(parts.scheduler)),
-      builder_(LimitsOf(parts.scheduler), store_.layout().group_count()),
+      builder_(LimitsOf(parts.scheduler), store_.layout().table_count()),
       samplers_(team_.size(),
                 Sampler(*kernels::DefaultKernels().vector, model_.config().vocab_size)),
       grammar_cache_(model_.tokenizer(), model_.config().vocab_size) {}
@@ -105,7 +105,7 @@ bool Engine::Step(const UpdateSink& sink) {
 
 void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
   for (const kv::PendingCopy& copy : copies) {
-    store_.CopyTokens(copy.from, copy.to, copy.tokens, copy.group);
+    store_.Execute(copy);
   }
 }
 

@@ -9,16 +9,22 @@
 
 namespace quire::engine {
 
+size_t AvailableMemoryBytes() {
+  return static_cast<size_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+}
+
 size_t DefaultKvCacheMemory(const kvstore::KvLayout& layout, const EngineOptions& options,
                             int context_length) {
+  // A tail costs more than what it becomes: a short sequence, one residual group and a token, must
+  // fit as it grows.
+  const int shortest = std::min(context_length, layout.residual_tokens() + 1);
+  const int64_t frames_least = kv::KvCache::FramesForSequence(layout.CacheOptions(1), shortest, 1);
   const int64_t frames_wanted =
       layout.frames_for_tokens(options.max_model_len.value_or(context_length)) *
       options.max_num_seqs;
-  const size_t available =
-      static_cast<size_t>(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-  const int64_t frames_possible = static_cast<int64_t>(available / 4 / layout.frame_bytes());
-  const int64_t frames =
-      std::max<int64_t>(std::min(frames_wanted, frames_possible), layout.group_count());
+  const int64_t frames_possible =
+      static_cast<int64_t>(AvailableMemoryBytes() / 4 / layout.frame_bytes());
+  const int64_t frames = std::max<int64_t>(std::min(frames_wanted, frames_possible), frames_least);
   return static_cast<size_t>(frames) * layout.frame_bytes();
 }
 

@@ -23,8 +23,11 @@ struct EngineOptions {
   std::optional<int> max_queued_requests;  // more are refused; absent: the scheduler's own limit
 };
 
+// Memory of the machine that nobody uses now.
+size_t AvailableMemoryBytes();
+
 // The KV memory that serves `max_num_seqs` sequences of the model's full context, but at most a
-// quarter of the machine's available memory (and always enough for one block per layer group).
+// quarter of the machine's available memory (and always enough for one residual group).
 size_t DefaultKvCacheMemory(const kvstore::KvLayout& layout, const EngineOptions& options,
                             int context_length);
 

@@ -8,6 +8,19 @@
 
 namespace quire::engine {
 
+namespace {
+
+// One sequence that shares nothing.
+kv::KvCacheOptions CacheOptions(const kvstore::KvLayout& layout, int frames, int max_tokens) {
+  kv::KvCacheOptions options = layout.CacheOptions(frames);
+  options.max_leases = 1;
+  options.max_lease_tokens = max_tokens;
+  options.prefix_caching = kv::PrefixCaching::kOff;
+  return options;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<SequenceEvaluator>> SequenceEvaluator::Create(
     const LoadedModel& model, const EvaluatorOptions& options, base::ThreadTeam& team) {
   if (options.max_tokens > model.config().context_length) {
@@ -18,10 +31,10 @@ Result<std::unique_ptr<SequenceEvaluator>> SequenceEvaluator::Create(
   QUIRE_ASSIGN_OR_RETURN(
       const kvstore::KvLayout layout,
       kvstore::KvLayout::Create(model::KvGeometryOf(model.config()), options.kv_format));
-  const size_t blocks = options.max_tokens / layout.block_size() + 1;
-  QUIRE_ASSIGN_OR_RETURN(
-      kvstore::KvStore store,
-      kvstore::KvStore::Create(layout, blocks * layout.group_count() * layout.frame_bytes()));
+  const int frames = kv::KvCache::FramesForSequence(CacheOptions(layout, 1, options.max_tokens),
+                                                    std::max(1, options.max_tokens), options.chunk);
+  QUIRE_ASSIGN_OR_RETURN(kvstore::KvStore store,
+                         kvstore::KvStore::Create(layout, frames * layout.frame_bytes()));
   return std::make_unique<SequenceEvaluator>(model, options, std::move(store), team);
 }
 
@@ -35,14 +48,9 @@ SequenceEvaluator::SequenceEvaluator(const LoadedModel& model, const EvaluatorOp
                    {.rows = options.chunk,
                     .sequences = 1,
                     .logit_rows = std::min(options.chunk, 64),
-                    .max_positions = options.max_tokens}) {
-  int next = 0;
-  const int blocks = store_.frames_total() / store_.layout().group_count();
-  for (int group = 0; group < store_.layout().group_count(); ++group) {
-    std::vector<FrameId>& frames = frames_.emplace_back();
-    for (int block = 0; block < blocks; ++block) frames.push_back({next++});
-  }
-}
+                    .max_positions = options.max_tokens}),
+      cache_(
+          CacheOptions(store_.layout(), store_.frames_total(), std::max(1, options.max_tokens))) {}
 
 Status SequenceEvaluator::Evaluate(
     std::span<const TokenId> tokens,
@@ -58,19 +66,27 @@ Status SequenceEvaluator::Evaluate(
                        token, model_.config().vocab_size);
     }
   }
-  std::vector<kvstore::BlockTable> tables;
-  for (const std::vector<FrameId>& frames : frames_) tables.push_back({0, frames});
+  std::vector<kvstore::BlockTable> tables(store_.layout().table_count());
   std::vector<int> positions(count);
   std::iota(positions.begin(), positions.end(), 0);
 
+  if (count == 0) return Ok{};
+  std::optional<kv::Lease> lease =
+      cache_.Reserve(cache_.NoMatch({}), std::min(options_.chunk, count));
+  QUIRE_CHECK(lease.has_value());
   for (int first = 0; first < count; first += options_.chunk) {
     const int rows = std::min(options_.chunk, count - first);
+    QUIRE_CHECK(cache_.Extend(*lease, first + rows));
+    for (int table = 0; table < static_cast<int>(tables.size()); ++table) {
+      tables[table] = kvstore::TableOf(*lease, table);
+    }
     const kvstore::SequenceRun run{0, rows, first, tables};
     transformer_.Forward({.tokens = tokens.subspan(first, rows),
                           .positions = std::span(positions).subspan(first, rows),
                           .runs = {&run, 1},
                           .logit_rows = std::span(positions).first(rows)},
                          store_);
+    cache_.Commit(*lease, tokens.first(first + rows));
     const int slice_rows = std::min(options_.chunk, 64);
     for (int row = 0; row < rows; row += slice_rows) {
       const int slice = std::min(slice_rows, rows - row);

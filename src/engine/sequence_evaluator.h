@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/thread_team.h"
 #include "engine/model_loader.h"
+#include "kv/kv_cache.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer.h"
 
@@ -32,6 +33,8 @@ class SequenceEvaluator {
   SequenceEvaluator(const LoadedModel& model, const EvaluatorOptions& options,
                     kvstore::KvStore store, base::ThreadTeam& team);
 
+  const kvstore::KvLayout& layout() const { return store_.layout(); }
+
   // Calls sink(position, logits [vocab_size]) for every position, ascending. kUsage if there are
   // too many tokens or one is outside the vocabulary.
   Status Evaluate(std::span<const TokenId> tokens,
@@ -42,7 +45,7 @@ class SequenceEvaluator {
   EvaluatorOptions options_;
   kvstore::KvStore store_;
   model::Transformer transformer_;
-  std::vector<std::vector<FrameId>> frames_;  // [layer groups][blocks]
+  kv::KvCache cache_;
 };
 
 }  // namespace quire::engine

@@ -1,9 +1,12 @@
 #include <limits>
+#include <utility>
 
 #include "kernels/attention_kernels.h"
 #include "kernels/attention_math.h"
 #include "kernels/attention_tables.h"
+#include "kernels/fp8.h"
 #include "kernels/half.h"
+#include "kernels/kv_pieces.h"
 #include "kernels/simd_avx512.h"
 #include "kernels/target.h"
 
@@ -11,10 +14,15 @@
 
 QUIRE_TARGET_BEGIN_AVX512
 #include "kernels/attention_kernels_body.h"
+#include "kernels/attention_quantized_body.h"
+#include "kernels/attention_words_body.h"
 QUIRE_TARGET_END
 
 namespace quire::kernels {
-const AttentionKernels kAttentionAvx512 = MakeAttentionKernels<SimdAvx512>();
+const AttentionKernels& AttentionAvx512() {
+  static const AttentionKernels kernels = MakeAttentionKernels<SimdAvx512>();
+  return kernels;
+}
 }  // namespace quire::kernels
 
 #endif  // QUIRE_HAVE_X86

@@ -8,16 +8,16 @@ namespace quire::kernels {
 const AttentionKernels* AttentionKernelsFor(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
-      return &kAttentionScalar;
+      return &AttentionScalar();
 #ifdef QUIRE_HAVE_X86
     case Isa::kAvx2:
-      return &kAttentionAvx2;
+      return &AttentionAvx2();
     case Isa::kAvx512:
-      return &kAttentionAvx512;
+      return &AttentionAvx512();
 #endif
 #ifdef QUIRE_HAVE_NEON
     case Isa::kNeon:
-      return &kAttentionNeon;
+      return &AttentionNeon();
 #endif
     default:
       return nullptr;

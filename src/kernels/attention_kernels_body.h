@@ -86,6 +86,16 @@ template <typename S, typename Kv, int kRows, int kRegisters>
 
 // ---- scores: lanes are tokens
 
+// [rows, head_dim] to [head_dim, rows].
+template <typename S>
+void Prepare(const QueryTile& tile) {
+  auto* packed = reinterpret_cast<float*>(tile.prepared);
+  for (int r = 0; r < tile.rows; ++r) {
+    const float* q = tile.q + r * tile.head_dim;
+    for (int c = 0; c < tile.head_dim; ++c) packed[c * tile.rows + r] = q[c];
+  }
+}
+
 // Tokens [token, token + kRegisters * width) against kRows rows.
 template <typename S, typename Kv, int kRows, int kRegisters>
 void ScoreChunk(const ScoreTile& tile, int token, Prefetcher& prefetcher) {
@@ -96,7 +106,7 @@ void ScoreChunk(const ScoreTile& tile, int token, Prefetcher& prefetcher) {
     for (int i = 0; i < kRegisters; ++i) sums[r][i] = S::Set(0.0f);
   }
   const auto* keys = reinterpret_cast<const typename Kv::Stored*>(tile.keys) + token;
-  const float* q = tile.q;
+  const auto* q = reinterpret_cast<const float*>(tile.q);
   for (int c = tile.head_dim; c > 0; --c, keys += tile.block_size, q += kRows) {
     prefetcher.Advance();
     AddProducts<S, Kv, kRows, kRegisters>(q, 1, keys, sums);
@@ -318,17 +328,15 @@ void EncodeValues(const EncodeTile& tile) {
   }
 }
 
-template <typename S, typename Kv>
-constexpr KvCodecKernels MakeCodecKernels() {
-  return {Scores<S, Kv>, AddValues<S, Kv>, EncodeKeys<S, Kv>, EncodeValues<S, Kv>};
+template <typename S>
+void Rotate(float* row, int head_dim) {
+  RotateRow(row, head_dim);
 }
 
-template <typename S>
-constexpr AttentionKernels MakeAttentionKernels() {
-  return {{MakeCodecKernels<S, F32Kv<S>>(), MakeCodecKernels<S, F16Kv<S>>(),
-           MakeCodecKernels<S, Bf16Kv<S>>()},
-          Softmax<S>,
-          Merge<S>};
+template <typename S, typename Kv>
+KvCodecKernels MakeCodecKernels() {
+  return {Prepare<S>,          Scores<S, Kv>, AddValues<S, Kv>, EncodeKeys<S, Kv>,
+          EncodeValues<S, Kv>, nullptr,       nullptr};
 }
 
 }  // namespace

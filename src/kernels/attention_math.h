@@ -1,5 +1,5 @@
-// exp and tanh of attention's softmax for one value: the definition that every instruction set's
-// version equals bit for bit.
+// exp and tanh of attention's softmax for one value, and the rotation of a row: the definition that
+// every instruction set's version equals bit for bit.
 #pragma once
 
 #include <bit>
@@ -40,6 +40,29 @@ inline float Softcap(float s, float cap) {
   float x = s / cap;
   float t = ExpNonPositive(-2.0f * std::fabs(x));
   return cap * std::copysign((1.0f - t) / (1.0f + t), x);
+}
+
+// Multiplies a row by the normalised Hadamard matrix of each power of two in head_dim's binary
+// form, largest first. Sums and differences of neighbours at distance 1, 2, 4... in this order,
+// then one product per number: the same bits however a compiler vectorises it.
+inline void RotateRow(float* row, int head_dim) {
+  for (int left = head_dim; left > 0;) {
+    const int size = static_cast<int>(std::bit_floor(static_cast<unsigned>(left)));
+    for (int half = 1; half < size; half *= 2) {
+      for (int first = 0; first < size; first += 2 * half) {
+        for (int i = first; i < first + half; ++i) {
+          const float a = row[i];
+          const float b = row[i + half];
+          row[i] = a + b;
+          row[i + half] = a - b;
+        }
+      }
+    }
+    const float factor = 1.0f / std::sqrt(static_cast<float>(size));
+    for (int i = 0; i < size; ++i) row[i] *= factor;
+    row += size;
+    left -= size;
+  }
 }
 
 }  // namespace quire::kernels

@@ -39,15 +39,25 @@ struct Bf16Codec {
   }
 };
 
+// [rows, head_dim] to [head_dim, rows].
+void Prepare(const QueryTile& tile) {
+  auto* packed = reinterpret_cast<float*>(tile.prepared);
+  for (int r = 0; r < tile.rows; ++r) {
+    for (int c = 0; c < tile.head_dim; ++c) {
+      packed[c * tile.rows + r] = tile.q[r * tile.head_dim + c];
+    }
+  }
+}
+
 template <typename Codec>
 void Scores(const ScoreTile& tile) {
+  const auto* q = reinterpret_cast<const float*>(tile.q);
   const auto* keys = reinterpret_cast<const typename Codec::Stored*>(tile.keys);
   for (int r = 0; r < tile.rows; ++r) {
     for (int t = tile.begin; t < tile.end; ++t) {
       float score = 0.0f;
       for (int c = 0; c < tile.head_dim; ++c) {
-        score = std::fma(tile.q[c * tile.rows + r], Codec::Decode(keys[c * tile.block_size + t]),
-                         score);
+        score = std::fma(q[c * tile.rows + r], Codec::Decode(keys[c * tile.block_size + t]), score);
       }
       tile.scores[r * kSpan + t] = score;
     }
@@ -111,13 +121,27 @@ void Merge(float* total, const float* part, int n, float total_factor, float par
   }
 }
 
+void Rotate(float* row, int head_dim) {
+  RotateRow(row, head_dim);
+}
+
 template <typename Codec>
-constexpr KvCodecKernels kCodecKernels = {Scores<Codec>, AddValues<Codec>, EncodeKeys<Codec>,
-                                          EncodeValues<Codec>};
+constexpr KvCodecKernels kCodecKernels = {
+    Prepare, Scores<Codec>, AddValues<Codec>, EncodeKeys<Codec>, EncodeValues<Codec>,
+    nullptr, nullptr};
 
 }  // namespace
 
-const AttentionKernels kAttentionScalar = {
-    {kCodecKernels<F32Codec>, kCodecKernels<F16Codec>, kCodecKernels<Bf16Codec>}, Softmax, Merge};
+const AttentionKernels& AttentionScalar() {
+  static const AttentionKernels kernels = {
+      {kCodecKernels<F32Codec>, kCodecKernels<F16Codec>, kCodecKernels<Bf16Codec>,
+       ScalarQuantizedKernels(KvCodec::kFp8E4M3), ScalarQuantizedKernels(KvCodec::kFp8E5M2),
+       ScalarQuantizedKernels(KvCodec::kInt8), ScalarQuantizedKernels(KvCodec::kInt4),
+       ScalarQuantizedKernels(KvCodec::kKivi4), ScalarQuantizedKernels(KvCodec::kKivi2)},
+      Softmax,
+      Merge,
+      Rotate};
+  return kernels;
+}
 
 }  // namespace quire::kernels

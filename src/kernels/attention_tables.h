@@ -5,9 +5,13 @@
 
 namespace quire::kernels {
 
-extern const AttentionKernels kAttentionScalar;
-extern const AttentionKernels kAttentionAvx2;
-extern const AttentionKernels kAttentionAvx512;
-extern const AttentionKernels kAttentionNeon;
+// The scalar kernels that read integer codes and 8-bit floats, with their encoders. Other
+// instruction sets call them for head sizes that do not fill their registers.
+const KvCodecKernels& ScalarQuantizedKernels(KvCodec codec);
+
+const AttentionKernels& AttentionScalar();
+const AttentionKernels& AttentionAvx2();
+const AttentionKernels& AttentionAvx512();
+const AttentionKernels& AttentionNeon();
 
 }  // namespace quire::kernels

@@ -80,6 +80,25 @@ struct SimdAvx2 {
   static I ShiftRight(I a) {
     return _mm256_srai_epi32(a, kBits);
   }
+  static I And(I a, I b) { return _mm256_and_si256(a, b); }
+  static I LoadInts(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static I LoadBytePairs(const void* p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  static I AddPairProducts(I sum, I a, I b) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    // Keeps g++ from adding up products first (integer sums may be reordered): it would need far
+    // more registers than there are.
+    asm("" : "+x"(sum));
+    return sum;
+  }
+  static F ToFloat(I a) { return _mm256_cvtepi32_ps(a); }
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
+    I low = _mm256_cvtps_epi32(Mul(Load(p), Load(factors)));
+    I high = _mm256_cvtps_epi32(Mul(Load(p + 8), Load(factors + 8)));
+    I both = _mm256_blend_epi16(low, ShiftLeft<16>(high), 0xaa);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs), both);
+  }
   static I BitsOf(F a) { return _mm256_castps_si256(a); }
   static F FromBits(I a) { return _mm256_castsi256_ps(a); }
 

@@ -67,6 +67,19 @@ struct SimdAvx512 {
   static I ShiftRight(I a) {
     return _mm512_srai_epi32(a, kBits);
   }
+  static I And(I a, I b) { return _mm512_and_si512(a, b); }
+  static I LoadInts(const void* p) { return _mm512_loadu_si512(p); }
+  static I LoadBytePairs(const void* p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  }
+  static I AddPairProducts(I sum, I a, I b) { return _mm512_dpwssd_epi32(sum, a, b); }
+  static F ToFloat(I a) { return _mm512_cvtepi32_ps(a); }
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
+    I integers = _mm512_cvtps_epi32(Mul(Load(p), Load(factors)));
+    __m256i low = _mm512_castsi512_si256(integers);
+    __m256i high = _mm256_slli_epi32(_mm512_extracti64x4_epi64(integers, 1), 16);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs), _mm256_blend_epi16(low, high, 0xaa));
+  }
   static I BitsOf(F a) { return _mm512_castps_si512(a); }
   static F FromBits(I a) { return _mm512_castsi512_ps(a); }
 

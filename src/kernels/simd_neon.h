@@ -70,6 +70,27 @@ struct SimdNeon {
   static I ShiftRight(I a) {
     return vshrq_n_s32(a, kBits);
   }
+  static I And(I a, I b) { return vandq_s32(a, b); }
+  static I LoadInts(const void* p) {
+    return vreinterpretq_s32_u8(vld1q_u8(static_cast<const uint8_t*>(p)));
+  }
+  static I LoadBytePairs(const void* p) {
+    return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(static_cast<const int8_t*>(p))));
+  }
+  static I AddPairProducts(I sum, I a, I b) {
+    int16x8_t x = vreinterpretq_s16_s32(a);
+    int16x8_t y = vreinterpretq_s16_s32(b);
+    return vaddq_s32(sum,
+                     vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y)));
+  }
+  static F ToFloat(I a) { return vcvtq_f32_s32(a); }
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
+    for (int i = 0; i < 8; i += kWidth) {
+      I low = vcvtnq_s32_f32(Mul(Load(p + i), Load(factors + i)));
+      I high = vcvtnq_s32_f32(Mul(Load(p + 8 + i), Load(factors + 8 + i)));
+      vst1q_s32(pairs + i, vsliq_n_s32(low, high, 16));
+    }
+  }
   static I BitsOf(F a) { return vreinterpretq_s32_f32(a); }
   static F FromBits(I a) { return vreinterpretq_f32_s32(a); }
 

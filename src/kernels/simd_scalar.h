@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/half.h"
 
@@ -139,6 +140,38 @@ struct SimdScalar {
   template <int kBits>
   static I ShiftRight(I a) {  // keeps the sign
     return EachInt([&](int i) { return a.lane[i] >> kBits; });
+  }
+  static I And(I a, I b) {
+    return EachInt([&](int i) { return a.lane[i] & b.lane[i]; });
+  }
+  static I LoadInts(const void* p) {
+    I out;
+    std::memcpy(&out, p, sizeof(out));
+    return out;
+  }
+  // Lanes as pairs of 16-bit integers, the first one below: from 8-bit ones, and sum + both
+  // products of two such pairs.
+  static I LoadBytePairs(const void* p) {
+    const auto* bytes = static_cast<const int8_t*>(p);
+    return EachInt([&](int i) { return (bytes[2 * i] & 0xffff) | bytes[2 * i + 1] * 0x10000; });
+  }
+  static I AddPairProducts(I sum, I a, I b) {
+    auto low = [](int32_t x) { return int32_t{static_cast<int16_t>(x)}; };
+    return EachInt([&](int i) {
+      return sum.lane[i] + low(a.lane[i]) * low(b.lane[i]) + (a.lane[i] >> 16) * (b.lane[i] >> 16);
+    });
+  }
+  static F ToFloat(I a) {
+    return Each([&](int i) { return static_cast<float>(a.lane[i]); });
+  }
+  // Eight pairs (p[i], p[i + 8]) of p * factors, rounded to nearest even; all of them fit 16 bits,
+  // but NaN becomes 0.
+  static void StoreAsPairs(const float* p, const float* factors, int32_t* pairs) {
+    auto rounded = [&](int i) {
+      const float x = std::nearbyint(p[i] * factors[i]);
+      return x == x ? static_cast<int32_t>(x) : 0;
+    };
+    for (int i = 0; i < 8; ++i) pairs[i] = (rounded(i) & 0xffff) | rounded(i + 8) * 0x10000;
   }
   static I BitsOf(F a) {
     return EachInt([&](int i) { return std::bit_cast<int32_t>(a.lane[i]); });

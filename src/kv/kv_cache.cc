@@ -55,7 +55,9 @@ int Lease::first_block(int group) const {
 
 std::span<const FrameId> Lease::frames(int group) const {
   const KvCache::GroupTable& table = cache_->At(*this).tables[group];
-  return std::span(table.frames).subspan(table.first_block);
+  // Blocks may leave the window before they are sealed.
+  const size_t first = std::min<size_t>(table.first_block, table.frames.size());
+  return std::span(table.frames).subspan(first);
 }
 
 Status KvCache::Validate(const KvCacheOptions& options) {
@@ -75,7 +77,18 @@ Status KvCache::Validate(const KvCacheOptions& options) {
     return MakeError(ErrorKind::kUsage, "{} layer groups; 1..{} are supported",
                      options.groups.size(), kMaxGroups);
   }
+  if (options.residual_tokens < 0 || options.residual_tokens % options.block_tokens != 0) {
+    return MakeError(ErrorKind::kUsage,
+                     "residual groups of {} tokens; a multiple of the block size {} is needed",
+                     options.residual_tokens, options.block_tokens);
+  }
   for (const LayerGroup& group : options.groups) {
+    const bool needs_tail = options.residual_tokens > 0 && group.blocks == GroupBlocks::kAll;
+    if (group.tail_frames < 0 || (group.tail_frames > 0) != needs_tail) {
+      return MakeError(ErrorKind::kUsage,
+                       "{} frames for an unsealed block of a layer group {} tail",
+                       group.tail_frames, needs_tail ? "with a" : "without");
+    }
     if (group.window_tokens && *group.window_tokens < 1) {
       return MakeError(ErrorKind::kUsage, "a sliding window of {} tokens; at least 1 is needed",
                        *group.window_tokens);
@@ -101,12 +114,19 @@ KvCache::KvCache(KvCacheOptions options)
   for (LeaseState& state : leases_) {
     state.tables.resize(options_.groups.size());
     // Address space only: pages are touched when a sequence grows into them.
-    for (GroupTable& table : state.tables) {
-      table.frames.reserve(BlocksFor(options_.max_lease_tokens));
+    const int open_blocks = 2 * options_.residual_tokens / options_.block_tokens + 1;
+    for (int g = 0; g < groups(); ++g) {
+      GroupTable& table = state.tables[g];
+      table.frames.reserve(BodyFrames(g, options_.max_lease_tokens));
+      if (!has_tail()) continue;
+      table.tail_blocks.reserve(open_blocks);
+      table.tail.reserve(static_cast<size_t>(open_blocks) * options_.groups[g].tail_frames);
     }
   }
   for (int slot = options_.max_leases - 1; slot >= 0; --slot) free_slots_.push_back(slot);
-  copies_.reserve(static_cast<size_t>(options_.max_leases) * options_.groups.size());
+  size_t copied_frames = 0;
+  for (const LayerGroup& group : options_.groups) copied_frames += std::max(1, group.tail_frames);
+  copies_.reserve(options_.max_leases * copied_frames);
 }
 
 KvCache::~KvCache() {
@@ -185,8 +205,7 @@ void KvCache::SetTip(LeaseState& state, std::optional<BlockId> tip) {
 void KvCache::TakeHit(LeaseState& state, const PrefixMatch& match) {
   for (int g = 0; g < groups(); ++g) {
     state.tables[g].first_block = FirstBlockInWindow(g, match.tokens);
-    state.tables[g].frames.resize(match.full_blocks);
-    state.tables[g].first_block = std::min(state.tables[g].first_block, match.full_blocks);
+    state.tables[g].frames.resize(BlocksIn(options_.groups[g], match.full_blocks));
   }
   ForEachFrameOfHit(match, [&](int g, int b, FrameId frame) {
     pool_.AddReference(frame);
@@ -215,7 +234,8 @@ std::optional<Lease> KvCache::Reserve(const PrefixMatch& match, int length) {
     sources[g] = index_.frame(*match.partial_source, g);
     if (sources[g]) pool_.Pin(*sources[g]);
   }
-  Grow(state, length);
+  state.committed = match.tokens;
+  Grow(state, {.length = length, .certain = length});
   for (int g = 0; g < groups() && match.partial_source; ++g) {
     if (!sources[g]) continue;
     AddCopy({.group = g,
@@ -224,56 +244,78 @@ std::optional<Lease> KvCache::Reserve(const PrefixMatch& match, int length) {
              .tokens = match.partial_tokens});
     pool_.Unpin(*sources[g], std::nullopt);
   }
-  state.committed = match.tokens;
   return Lease(this, slot);
 }
 
+// Whether the block that the next token is written to is partly filled and shared.
 bool KvCache::NeedsCopyOnWrite(const LeaseState& state, int group) const {
   if (state.committed % options_.block_tokens == 0) return false;
-  return pool_.references(state.tables[group].frames[state.committed / options_.block_tokens]) > 1;
+  const auto frame = FrameOfPartBlock(state, group, state.committed / options_.block_tokens);
+  return frame && pool_.references(*frame) > 1;
 }
 
-int KvCache::FramesToExtend(const LeaseState& state, int length) const {
-  if (length <= state.committed) return 0;
+int KvCache::FramesToExtend(const LeaseState& state, Extent extent) const {
+  if (extent.length <= state.committed) return 0;
   int frames = 0;
   for (int g = 0; g < groups(); ++g) {
-    frames += std::max(0, BlocksFor(length) - static_cast<int>(state.tables[g].frames.size()));
-    frames += NeedsCopyOnWrite(state, g);
+    const GroupTable& table = state.tables[g];
+    // Blocks that left the window before they were sealed get no frame any more.
+    const int have = std::max(table.first_block, static_cast<int>(table.frames.size()));
+    frames += std::max(0, BodyFrames(g, extent.length) - have);
+    frames += TailFramesToGrow(state, g, extent);
+    if (NeedsCopyOnWrite(state, g)) frames += std::max(1, options_.groups[g].tail_frames);
   }
   return frames;
 }
 
-int KvCache::FramesToExtend(const Lease& lease, int length) const {
-  return FramesToExtend(At(lease), length);
+int KvCache::FramesToExtend(const Lease& lease, int length, int unverified) const {
+  return FramesToExtend(At(lease), {.length = length, .certain = length - unverified});
 }
 
-void KvCache::Grow(LeaseState& state, int length) {
-  const size_t blocks = BlocksFor(length);
+int KvCache::LongestExtension(const Lease& lease, int length) const {
+  return Longest(lease.committed(), length,
+                 [&](int tokens) { return FramesToExtend(lease, tokens) <= frames_available(); });
+}
+
+void KvCache::Grow(LeaseState& state, Extent extent) {
   for (int g = 0; g < groups(); ++g) {
-    std::vector<FrameId>& frames = state.tables[g].frames;
-    while (frames.size() < blocks) frames.push_back(TakeFrame(g));
+    GroupTable& table = state.tables[g];
+    const int blocks = BodyFrames(g, extent.length);
+    while (static_cast<int>(table.frames.size()) < blocks) {
+      const bool left_window = static_cast<int>(table.frames.size()) < table.first_block;
+      table.frames.push_back(left_window ? FrameId{} : TakeFrame(g));
+    }
+    GrowTail(state, g, extent);
   }
-  state.reserved = std::max(state.reserved, length);
+  state.reserved = std::max(state.reserved, extent.length);
 }
 
-bool KvCache::Extend(Lease& lease, int length) {
+bool KvCache::Extend(Lease& lease, int length, int unverified) {
   LeaseState& state = At(lease);
-  QUIRE_CHECK_GE(length, state.committed);
+  const Extent extent{.length = length, .certain = length - unverified};
+  QUIRE_CHECK_GE(extent.certain, state.committed);
   QUIRE_CHECK_LE(length, options_.max_lease_tokens);
-  if (FramesToExtend(state, length) > frames_available()) {
+  if (FramesToExtend(state, extent) > frames_available()) {
     ++counters_.reservations_failed;
     return false;
   }
-  for (int g = 0; g < groups() && length > state.committed; ++g) {
+  if (length == state.committed) return true;
+  for (int g = 0; g < groups(); ++g) {
     if (!NeedsCopyOnWrite(state, g)) continue;
-    FrameId& tail = state.tables[g].frames[state.committed / options_.block_tokens];
+    if (has_tail()) {
+      CopyTailOnWrite(state, g);
+      continue;
+    }
+    FrameId& shared = state.tables[g].frames[state.committed / options_.block_tokens];
     const FrameId copy = TakeFrame(g);
-    AddCopy(
-        {.group = g, .from = tail, .to = copy, .tokens = state.committed % options_.block_tokens});
-    pool_.DropReference(tail);
-    tail = copy;
+    AddCopy({.group = g,
+             .from = shared,
+             .to = copy,
+             .tokens = state.committed % options_.block_tokens});
+    pool_.DropReference(shared);
+    shared = copy;
   }
-  Grow(state, length);
+  Grow(state, extent);
   return true;
 }
 
@@ -281,13 +323,15 @@ void KvCache::Commit(Lease& lease, std::span<const TokenId> tokens) {
   LeaseState& state = At(lease);
   const int length = static_cast<int>(tokens.size());
   const int block = options_.block_tokens;
+  const int sealed = SealedBlocks(length);
   QUIRE_CHECK_GE(length, state.committed);
   QUIRE_CHECK_LE(length, state.reserved);
   QUIRE_CHECK(copies_.empty());  // what was not copied yet must not be published
   state.committed = length;
-  while (state.publishes && (state.published_blocks + 1) * block <= length) {
+  while (state.publishes && state.published_blocks < sealed) {
     PublishBlock(state, tokens.subspan(static_cast<size_t>(state.published_blocks) * block, block));
   }
+  for (int g = 0; g < groups(); ++g) DropTail(state, g, 0, sealed);
   LeaveWindows(state);
 }
 
@@ -309,7 +353,7 @@ void KvCache::ShareFrames(LeaseState& state, BlockId block) {
   const int b = state.published_blocks;
   for (int g = 0; g < groups(); ++g) {
     GroupTable& table = state.tables[g];
-    if (b < table.first_block) continue;
+    if (!table.has_body(b)) continue;
     FrameId& own = table.frames[b];
     const std::optional<FrameId> known = index_.frame(block, g);
     if (!known) {
@@ -329,7 +373,9 @@ void KvCache::LeaveWindows(LeaseState& state) {
   for (int g = 0; g < groups(); ++g) {
     GroupTable& table = state.tables[g];
     const int first = FirstBlockInWindow(g, state.committed);
+    DropTail(state, g, 0, first);
     for (; table.first_block < first; ++table.first_block) {
+      if (!table.has_body(table.first_block)) continue;
       pool_.DropReference(table.frames[table.first_block]);
       ++counters_.frames_left_window;
     }
@@ -340,11 +386,13 @@ void KvCache::Truncate(Lease& lease, int length) {
   LeaseState& state = At(lease);
   QUIRE_CHECK_GE(length, state.committed);
   QUIRE_CHECK_LE(length, state.reserved);
-  const size_t blocks = BlocksFor(length);
-  for (GroupTable& table : state.tables) {
-    for (; table.frames.size() > blocks; table.frames.pop_back()) {
-      pool_.DropReference(table.frames.back());
+  for (int g = 0; g < groups(); ++g) {
+    GroupTable& table = state.tables[g];
+    for (; static_cast<int>(table.frames.size()) > BodyFrames(g, length); table.frames.pop_back()) {
+      const int last = static_cast<int>(table.frames.size()) - 1;
+      if (table.has_body(last)) pool_.DropReference(table.frames.back());
     }
+    DropTail(state, g, BlocksFor(length), BlocksFor(state.reserved));
   }
   state.reserved = length;
 }
@@ -358,13 +406,14 @@ std::optional<Lease> KvCache::Fork(const Lease& lease) {
   state.committed = state.reserved = from.committed;
   state.published_blocks = from.published_blocks;
   SetTip(state, from.tip);
-  const int blocks = BlocksFor(from.committed);
   for (int g = 0; g < groups(); ++g) {
     const GroupTable& source = from.tables[g];
     GroupTable& table = state.tables[g];
-    table.first_block = std::min(source.first_block, blocks);
+    const int blocks = BodyFrames(g, from.committed);
+    table.first_block = source.first_block;
     table.frames.assign(source.frames.begin(), source.frames.begin() + blocks);
     for (int b = table.first_block; b < blocks; ++b) pool_.AddReference(table.frames[b]);
+    ShareTail(state, g, from);
   }
   ++counters_.forks;
   return Lease(this, slot);
@@ -375,14 +424,13 @@ void KvCache::ReleaseSlot(int slot) {
   QUIRE_CHECK(state.held);
   // Tail first: in the order of eviction a block then always comes before its parent.
   int blocks = 0;
-  for (const GroupTable& table : state.tables) {
-    blocks = std::max(blocks, static_cast<int>(table.frames.size()));
+  for (int g = 0; g < groups(); ++g) {
+    DropTail(state, g, 0, BlocksFor(state.reserved));
+    blocks = std::max(blocks, static_cast<int>(state.tables[g].frames.size()));
   }
   for (int b = blocks - 1; b >= 0; --b) {
     for (GroupTable& table : state.tables) {
-      if (b >= table.first_block && b < static_cast<int>(table.frames.size())) {
-        pool_.DropReference(table.frames[b]);
-      }
+      if (table.has_body(b)) pool_.DropReference(table.frames[b]);
     }
   }
   for (GroupTable& table : state.tables) {
@@ -406,43 +454,50 @@ void KvCache::StopPublishing(Lease& lease) {
 
 int KvCache::FramesFreedByRelease(const Lease& lease) const {
   int frames = 0;
-  for (const GroupTable& table : At(lease).tables) {
-    for (size_t b = table.first_block; b < table.frames.size(); ++b) {
-      const FrameId frame = table.frames[b];
-      frames += pool_.references(frame) == 1 && pool_.pins(frame) == 0;
-    }
-  }
+  ForEachFrame(lease, [&](FrameId frame) {
+    frames += pool_.references(frame) == 1 && pool_.pins(frame) == 0;
+  });
   return frames;
 }
 
 bool KvCache::FreesTogether(std::span<const Lease* const> leases) const {
   bool frees = false;
-  const auto for_each_frame = [&](auto visit) {
-    for (const Lease* lease : leases) {
-      for (int g = 0; g < groups(); ++g) {
-        for (FrameId frame : lease->frames(g)) visit(frame, counts_scratch_[frame.value]);
-      }
-    }
-  };
-  for_each_frame([&](FrameId frame, int& count) {
-    frees |= ++count == pool_.references(frame) && pool_.pins(frame) == 0;
-  });
-  for_each_frame([](FrameId, int& count) { count = 0; });
+  for (const Lease* lease : leases) {
+    ForEachFrame(*lease, [&](FrameId frame) {
+      frees |= ++counts_scratch_[frame.value] == pool_.references(frame) && pool_.pins(frame) == 0;
+    });
+  }
+  for (const Lease* lease : leases) {
+    ForEachFrame(*lease, [&](FrameId frame) { counts_scratch_[frame.value] = 0; });
+  }
   return frees;
+}
+
+void KvCache::ForEachFrame(const Lease& lease, base::FunctionRef<void(FrameId)> visit) const {
+  for (int g = 0; g < groups(); ++g) {
+    for (FrameId frame : lease.frames(g)) visit(frame);
+    for (FrameId frame : lease.tail(g).frames) visit(frame);
+  }
 }
 
 bool KvCache::SharesTail(const Lease& lease, const Lease& other) const {
   const LeaseState& state = At(lease);
   if (state.committed % options_.block_tokens == 0) return false;
-  const size_t tail = state.committed / options_.block_tokens;
+  const int block = state.committed / options_.block_tokens;
   for (int g = 0; g < groups(); ++g) {
-    const GroupTable& theirs = At(other).tables[g];
-    if (tail < theirs.frames.size() && static_cast<int>(tail) >= theirs.first_block &&
-        theirs.frames[tail] == state.tables[g].frames[tail]) {
-      return true;
-    }
+    const auto frame = FrameOfPartBlock(state, g, block);
+    if (frame && frame == FrameOfPartBlock(At(other), g, block)) return true;
   }
   return false;
+}
+
+// A frame that stands for all those of an unsealed or partly filled block.
+std::optional<FrameId> KvCache::FrameOfPartBlock(const LeaseState& state, int group,
+                                                 int block) const {
+  const GroupTable& table = state.tables[group];
+  if (!has_tail()) return table.has_body(block) ? std::optional(table.frames[block]) : std::nullopt;
+  const std::span<const FrameId> frames = TailFrames(state, group, block);
+  return frames.empty() ? std::nullopt : std::optional(frames.front());
 }
 
 void KvCache::CopiesDone() {

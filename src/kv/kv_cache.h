@@ -12,21 +12,36 @@
 //     ->| blocks                 [ published ][ published ][ tail....|.........][..........]
 //                            ^first_block(g): a window group gives back what left its window
 //
+// Codecs that encode whole blocks keep the newest ones in full precision. Blocks form residual
+// groups of `residual_tokens` tokens, aligned at absolute positions; a group is open until all its
+// tokens are committed, then sealed:
+//
+//     residual groups        |     sealed     |     sealed     |      open      |
+//     body, one frame/block  [    ]  ...  [   ][    ]  ...  [  ]
+//     tail, tail_frames/block                                  [    ][    ][  ..]
+//
+// A block has its body frame from the step on that completes its group, and its tail frames from
+// the first step on that leaves its group open, until the group is sealed. So a step that begins
+// and completes a group needs no tail frames for it. The first tokens of a sequence (sinks) may lie
+// in frames of their own: a layer group of which only block 0 has a frame.
+//
 // What always holds (CheckInvariants recounts it):
 //  - A frame is free, cached or leased; references = number of leases that list it.
-//  - A published block is full, immutable and was written by a completed step. Its identity is
+//  - A published block is full, sealed, immutable and was written by a completed step. Its identity
+//  is
 //    (parent block, exact tokens), the first parent being (salt, adapter).
-//  - Only blocks at or beyond committed() are written, and only while one lease holds them.
+//  - Only blocks at or beyond committed() are written, and only while one lease holds them. Tail
+//    frames before it may be shared by forks; each fork seals them into a body frame of its own.
 //  - Eviction takes leaves first, least recently held first. Of a window group, blocks that left
 //  the
 //    window may go before their children: a hit needs only the blocks within the window.
 //  - Match is pure; a Reserve or Extend that fails changes nothing.
+//  - With a tail, hits end where residual groups do; without, also inside a block (by copy).
 //
-// Where later work attaches: codecs with a full-precision tail (several frames per tail block,
-// sealed in Commit, before publishing) become a second table beside GroupTable; an evicting
-// sequence calls StopPublishing and swaps its frames for private ones; unverified draft tokens are
-// written beyond committed(), accepted by Commit and taken back by Truncate, so nothing here ever
-// sees them.
+// Where later work attaches: an evicting sequence calls StopPublishing and swaps its frames for
+// private ones; unverified draft tokens are written beyond committed(), accepted by Commit and
+// taken back by Truncate. Extend is told how many there are: a group that only they complete keeps
+// its tail.
 #pragma once
 
 #include <cstdint>
@@ -45,15 +60,24 @@ namespace quire::kv {
 
 enum class PrefixCaching { kOn, kOff };
 
+// Which blocks of a sequence have a frame in a layer group.
+enum class GroupBlocks : uint8_t { kAll, kFirst };
+
 // Layers whose KV has the same span.
 struct LayerGroup {
   // Tokens a query sees, itself included; nullopt: all.
   std::optional<int> window_tokens;
+  // Frames that hold an unsealed block; 0: none (only without residual groups, or kFirst).
+  int tail_frames = 0;
+  GroupBlocks blocks = GroupBlocks::kAll;  // kFirst: its sinks
 };
 
 struct KvCacheOptions {
   int frames = 0;
   int block_tokens = 32;
+  // Tokens of a residual group, a multiple of block_tokens; 0: blocks are encoded as they are
+  // written, there is no tail.
+  int residual_tokens = 0;
   std::vector<LayerGroup> groups = {LayerGroup{}};
   int max_leases = 256;
   int max_lease_tokens = 4096;  // longest sequence
@@ -63,14 +87,18 @@ struct KvCacheOptions {
   BlockHash hash;           // empty: a keyed hash; tests make everything collide
 };
 
-// Bytes the data plane must copy before the step that follows: the first `tokens` tokens of frame
-// `from` to frame `to`, all layers of `group`. In the order given. Both frames are pinned until
-// CopiesDone.
+enum class FrameRole : uint8_t { kBody, kTail };
+
+// Bytes the data plane must copy before the step that follows: the first `tokens` tokens of a block
+// from frame `from` to frame `to`, all layers of `group`. In the order given. Both frames are
+// pinned until CopiesDone. A tail frame holds a part of the layers' heads, which the copy need not
+// know: it takes all of the frame.
 struct PendingCopy {
   int group = 0;
   FrameId from;
   FrameId to;
   int tokens = 0;
+  FrameRole role = FrameRole::kBody;
   friend bool operator==(const PendingCopy&, const PendingCopy&) = default;
 };
 
@@ -92,9 +120,11 @@ struct KvStats {
   int frames_free = 0;
   int frames_cached = 0;
   int frames_leased = 0;
-  int64_t tokens_leased = 0;  // token slots in leased frames, per group
+  // Token slots in leased frames, per group: a body frame has as many as a block, the tail frames
+  // of a block share so many, a frame of sinks has none of its own.
+  int64_t tokens_leased = 0;
   int64_t tokens_wasted = 0;  // of these, slots that hold no token
-  int64_t waste_bytes = 0;    // tokens_wasted in bytes of the frame
+  int64_t waste_bytes = 0;    // tokens_wasted in bytes of their frames
   int64_t frames_published = 0;
   int64_t frames_merged = 0;  // computed twice and found equal: one copy was given back
   int64_t frames_evicted = 0;
@@ -105,6 +135,12 @@ struct KvStats {
 };
 
 class KvCache;
+
+// The unsealed blocks of a lease in one layer group, ascending, and where they lie.
+struct TailView {
+  std::span<const int> blocks;
+  std::span<const FrameId> frames;  // [blocks, tail_frames of the group]
+};
 
 // A sequence's hold on its blocks. Move-only; letting it go releases the blocks.
 class Lease {
@@ -117,9 +153,11 @@ class Lease {
   bool held() const { return cache_ != nullptr; }
   int committed() const;  // tokens whose KV is computed
   int reserved() const;   // tokens there is room for
-  // The frames of blocks first_block(group).. of the sequence. Valid until the lease changes.
+  // The body frames of blocks first_block(group).. of the sequence, as far as they have one. Valid
+  // until the lease changes, as is the tail.
   int first_block(int group) const;
   std::span<const FrameId> frames(int group) const;
+  TailView tail(int group) const;
 
  private:
   friend class KvCache;
@@ -130,7 +168,7 @@ class Lease {
 
 class KvCache {
  public:
-  static constexpr int kMaxGroups = 8;       // models have one or two spans
+  static constexpr int kMaxGroups = 64;      // models have one or two spans
   static constexpr int kPartialLevels = 64;  // blocks a lookup goes back for a part of one
 
   // kUsage when the options cannot work.
@@ -143,6 +181,8 @@ class KvCache {
   const KvCacheOptions& options() const { return options_; }
   int block_tokens() const { return options_.block_tokens; }
   int groups() const { return static_cast<int>(options_.groups.size()); }
+  // Where sequences may part and yet share: whole hits end at multiples of so many tokens.
+  int seal_tokens() const { return SealTokens(options_); }
 
   // The longest usable cached prefix of `tokens`; at least one token is left to compute.
   PrefixMatch Match(std::span<const TokenId> tokens, const CacheKey& key) const;
@@ -166,19 +206,25 @@ class KvCache {
   // nothing changed, when frames or lease slots do not suffice.
   std::optional<Lease> Reserve(const PrefixMatch& match, int length);
 
-  // Room for `length` tokens in all, writable from committed() on: a partly filled tail that is
-  // shared gets a copy. False, and nothing changed, when frames do not suffice. To be called before
-  // every step that writes.
-  [[nodiscard]] bool Extend(Lease& lease, int length);
+  // The most tokens (<= length) for which Reserve(match, .) finds frames; match.tokens: none.
+  int LongestReservation(const PrefixMatch& match, int length) const;
+
+  // Room for `length` tokens in all, writable from committed() on: a partly filled block that is
+  // shared gets a copy. The last `unverified` tokens may be taken back. False, and nothing changed,
+  // when frames do not suffice. To be called before every step that writes.
+  [[nodiscard]] bool Extend(Lease& lease, int length, int unverified = 0);
   // Frames still to be taken to compute `length` tokens in all, in steps of `step_tokens`: what an
   // admission promises. The match's own frames count where nobody holds them now.
   int FramesToFinish(const PrefixMatch& match, int length, int step_tokens) const;
   int FramesToFinish(const Lease& lease, int length, int step_tokens) const;
   // Frames Extend would take.
-  int FramesToExtend(const Lease& lease, int length) const;
+  int FramesToExtend(const Lease& lease, int length, int unverified = 0) const;
+  // The most tokens (<= length) for which Extend finds frames; committed(): none.
+  int LongestExtension(const Lease& lease, int length) const;
 
   // `tokens` is the whole sequence up to what a completed step has computed: committed() ..
-  // tokens.size() are new. Publishes full blocks and gives back what left the windows.
+  // tokens.size() are new. Publishes sealed blocks, gives back their tails and what left the
+  // windows.
   void Commit(Lease& lease, std::span<const TokenId> tokens);
 
   // Gives back room beyond `length` (>= committed()): rejected drafts.
@@ -221,8 +267,14 @@ class KvCache {
   friend class Lease;
 
   struct GroupTable {
-    int first_block = 0;
-    std::vector<FrameId> frames;  // [blocks] by block of the sequence; valid from first_block on
+    int first_block = 0;           // before it nothing is held, neither body nor tail
+    std::vector<FrameId> frames;   // [blocks] by block of the sequence; valid from first_block on
+    std::vector<int> tail_blocks;  // unsealed blocks, ascending
+    std::vector<FrameId> tail;     // [tail_blocks, tail_frames of the group]
+
+    bool has_body(int block) const {
+      return block >= first_block && block < static_cast<int>(frames.size());
+    }
   };
   struct LeaseState {
     bool held = false;
@@ -236,9 +288,22 @@ class KvCache {
 
   LeaseState& At(const Lease& lease) { return leases_[lease.slot_]; }
   const LeaseState& At(const Lease& lease) const { return leases_[lease.slot_]; }
-  int BlocksFor(int tokens) const {
-    return (tokens + options_.block_tokens - 1) / options_.block_tokens;
+  // kv_lookup.cc: how many blocks `tokens` tokens are, how many of them are sealed, how many have a
+  // body frame, and how many of the first `blocks` have one in a group.
+  static int BlocksFor(const KvCacheOptions& options, int tokens);
+  static int SealTokens(const KvCacheOptions& options);
+  static int SealedBlocks(const KvCacheOptions& options, int tokens);
+  static int BodyBlocks(const KvCacheOptions& options, int tokens);
+  static int BlocksIn(const LayerGroup& group, int blocks);
+  int BlocksFor(int tokens) const { return BlocksFor(options_, tokens); }
+  int SealedBlocks(int tokens) const { return SealedBlocks(options_, tokens); }
+  int BodyFrames(int group, int tokens) const {
+    return BlocksIn(options_.groups[group], BodyBlocks(options_, tokens));
   }
+  bool has_tail() const { return options_.residual_tokens > 0; }
+  static int FramesHeldAtOnce(const KvCacheOptions& options, const LayerGroup& group, int length,
+                              int step_tokens);
+  int Longest(int from, int to, base::FunctionRef<bool(int)> fits) const;
   int FirstBlockInWindow(int group, int position) const;
   bool WindowsAreCached(BlockId tip, int full, int length) const;
   std::optional<PrefixIndex::Partial> FindPartial(BlockId tip, int full,
@@ -251,9 +316,26 @@ class KvCache {
   void EvictOne();
   void UnpublishBelow(BlockId block);
   void AddCopy(const PendingCopy& copy);
+  // What a step makes of a sequence: `length` tokens, of which `certain` will not be taken back.
+  struct Extent {
+    int length = 0;
+    int certain = 0;
+  };
+  std::optional<FrameId> FrameOfPartBlock(const LeaseState& state, int group, int block) const;
+  void ForEachFrame(const Lease& lease, base::FunctionRef<void(FrameId)> visit) const;
   bool NeedsCopyOnWrite(const LeaseState& state, int group) const;
-  int FramesToExtend(const LeaseState& state, int length) const;
-  void Grow(LeaseState& state, int length);
+  int FramesToExtend(const LeaseState& state, Extent extent) const;
+  void Grow(LeaseState& state, Extent extent);
+
+  // kv_tail.cc
+  std::span<const FrameId> TailFrames(const LeaseState& state, int group, int block) const;
+  int FirstTailBlock(const LeaseState& state, int group, Extent extent) const;
+  int TailFramesToGrow(const LeaseState& state, int group, Extent extent) const;
+  void CopyTailOnWrite(LeaseState& state, int group);
+  void GrowTail(LeaseState& state, int group, Extent extent);
+  void ShareTail(LeaseState& state, int group, const LeaseState& from);
+  void DropTail(LeaseState& state, int group, int from, int to);
+  void CheckTail(const LeaseState& state, int group, std::vector<int>& references) const;
   void TakeHit(LeaseState& state, const PrefixMatch& match);
   void SetTip(LeaseState& state, std::optional<BlockId> tip);
   void PublishBlock(LeaseState& state, std::span<const TokenId> tokens);
@@ -261,6 +343,13 @@ class KvCache {
   void LeaveWindows(LeaseState& state);
   int AcquireSlot();
   void ReleaseSlot(int slot);
+
+  struct WasteOfGroup {
+    double tokens = 0.0;
+    double frames = 0.0;
+    double frames_without_slots = 0.0;
+  };
+  WasteOfGroup WasteOf(const LeaseState& state, int group) const;
 
   void CheckLease(const LeaseState& state, std::vector<int>& references,
                   std::vector<int>& block_pins) const;

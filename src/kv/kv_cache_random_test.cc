@@ -43,6 +43,7 @@ class RandomOperations {
     options.block_tokens = 1 << Below(4);
     options.max_leases = 1 + Below(6);
     int blocks = 3 + Below(6);
+    const bool with_sinks = Below(3) == 0;
     switch (Below(5)) {
       case 0:
         options.groups = {{}, {2 + Below(12)}};
@@ -59,14 +60,32 @@ class RandomOperations {
       default:
         break;
     }
+    if (Below(2) == 0) AddTail(options, blocks);
     options.max_lease_tokens = blocks * options.block_tokens;
-    options.frames = static_cast<int>(options.groups.size()) * (2 + Below(3 * blocks));
+    options.frames = 2 + Below(3 * blocks);
+    int frames_of_block = 0;
+    for (const LayerGroup& g : options.groups) {
+      frames_of_block += std::max(1, g.tail_frames);
+    }
+    options.frames *= frames_of_block;
+    // Sinks follow the groups they belong to.
+    const size_t groups = options.groups.size();
+    for (size_t g = 0; g < groups && with_sinks; ++g) {
+      options.groups.push_back(
+          {.window_tokens = options.groups[g].window_tokens, .blocks = GroupBlocks::kFirst});
+    }
     if (Below(2) == 0) {
       options.hash = [](uint64_t, std::span<const TokenId>) { return 3; };
     }
     if (Below(8) == 0) options.prefix_caching = PrefixCaching::kOff;
     options.hash_key = seed;
     return options;
+  }
+
+  // Residual groups of up to four blocks, tails of up to three frames per block.
+  void AddTail(KvCacheOptions& options, int blocks) {
+    options.residual_tokens = options.block_tokens * (1 + Below(std::min(4, blocks)));
+    for (LayerGroup& group : options.groups) group.tail_frames = 1 + Below(3);
   }
 
   int Below(int bound) { return static_cast<int>(rng_.NextBelow(bound)); }
@@ -135,6 +154,9 @@ class RandomOperations {
     const int room = match.tokens + 1 + Below(length - match.tokens);
     const bool fits = twin_.FitsReserve(prompt, salt, hit, room) &&
                       static_cast<int>(held_.size()) < options_.max_leases;
+    int longest = room;
+    while (longest > match.tokens && !twin_.FitsReserve(prompt, salt, hit, longest)) --longest;
+    QUIRE_CHECK_EQ(cache_.LongestReservation(match, room), longest);
     std::optional<Lease> lease = cache_.Reserve(match, room);
     QUIRE_CHECK_EQ(lease.has_value(), fits);
     if (!lease) return;
@@ -143,15 +165,23 @@ class RandomOperations {
     held_.push_back(std::move(held));
   }
 
-  bool TryExtend(Held& held, int length) {
-    const bool fits = twin_.FitsExtend(held.twin, length);
-    QUIRE_CHECK_EQ(cache_.Extend(held.lease, length), fits);
-    if (fits) twin_.Extend(held.twin, length);
+  bool TryExtend(Held& held, int length, int unverified) {
+    const bool fits = twin_.FitsExtend(held.twin, length, unverified);
+    const int committed = held.lease.committed();
+    if (unverified == 0) {
+      int longest = length;
+      while (longest > committed && !twin_.FitsExtend(held.twin, longest, 0)) --longest;
+      QUIRE_CHECK_EQ(cache_.LongestExtension(held.lease, length), longest);
+    }
+    QUIRE_CHECK_EQ(cache_.FramesToExtend(held.lease, length, unverified),
+                   twin_.ToExtend(held.twin, length, unverified));
+    QUIRE_CHECK_EQ(cache_.Extend(held.lease, length, unverified), fits);
+    if (fits) twin_.Extend(held.twin, length, unverified);
     return fits;
   }
 
   void Extend(int i, int by) {
-    TryExtend(held_[i], std::min(options_.max_lease_tokens, At(i) + by));
+    TryExtend(held_[i], std::min(options_.max_lease_tokens, At(i) + by), 0);
   }
 
   // A whole step of one sequence: room, copies, computation, commit.
@@ -159,11 +189,13 @@ class RandomOperations {
     Held& held = held_[i];
     const int committed = held.lease.committed();
     const int length = std::min(options_.max_lease_tokens, committed + 1 + Below(12));
-    if (length == committed || !TryExtend(held, length)) return;
+    if (length == committed) return;
+    const int unverified = Below(2) == 0 ? 0 : Below(length - committed);
+    if (!TryExtend(held, length, unverified)) return;
     ExecuteCopies();
     frames_.Compute(held.lease, held.future, Key(held.twin.salt), committed, length - committed);
     // Some of what was computed may be rejected drafts.
-    const int accepted = committed + 1 + Below(length - committed);
+    const int accepted = length - Below(unverified + 1);
     const std::vector<TokenId> tokens(held.future.begin(), held.future.begin() + accepted);
     cache_.Commit(held.lease, tokens);
     twin_.Commit(held.twin, tokens);
@@ -221,6 +253,9 @@ class RandomOperations {
     QUIRE_CHECK_EQ(cache_.frames_available(), options_.frames - twin_.leased());
     QUIRE_CHECK_EQ(cache_.frames_cached(), twin_.cached());
     for (const Held& held : held_) {
+      QUIRE_CHECK_EQ(cache_.FramesFreedByRelease(held.lease), twin_.FreedByRelease(held.twin));
+      QUIRE_CHECK_EQ(cache_.SharesTail(held.lease, held_.front().lease),
+                     twin_.SharesPart(held.twin, held_.front().twin));
       QUIRE_CHECK_EQ(held.lease.committed(), static_cast<int>(held.twin.tokens.size()));
       QUIRE_CHECK_EQ(held.lease.reserved(), held.twin.reserved);
     }

@@ -18,13 +18,14 @@ void KvCache::CheckLease(const LeaseState& state, std::vector<int>& references,
     QUIRE_CHECK(state.tip.has_value());
   }
   // A hit that ends inside a block has committed tokens only once its copy was planned.
-  const int full_blocks = state.committed / options_.block_tokens;
+  const int full_blocks = SealedBlocks(state.committed);
   QUIRE_CHECK_LE(state.published_blocks, full_blocks);
   if (state.publishes) QUIRE_CHECK_EQ(state.published_blocks, full_blocks);
   for (int g = 0; g < groups(); ++g) {
     const GroupTable& table = state.tables[g];
-    QUIRE_CHECK_EQ(static_cast<int>(table.frames.size()), BlocksFor(state.reserved));
+    QUIRE_CHECK_EQ(static_cast<int>(table.frames.size()), BodyFrames(g, state.reserved));
     QUIRE_CHECK_LE(table.first_block, FirstBlockInWindow(g, state.committed));
+    CheckTail(state, g, references);
     for (int b = table.first_block; b < static_cast<int>(table.frames.size()); ++b) {
       const FrameId frame = table.frames[b];
       ++references[frame.value];
@@ -32,9 +33,9 @@ void KvCache::CheckLease(const LeaseState& state, std::vector<int>& references,
       QUIRE_CHECK_EQ(pool_.group(frame), g);
       const std::optional<BlockId> block = pool_.block(frame);
       // What may still be written is unpublished, and beyond the partly filled block nobody shares
-      // it.
+      // it; what is sealed later belongs to one lease.
       if (b >= full_blocks) QUIRE_CHECK(!block.has_value());
-      if (b * options_.block_tokens >= state.committed) {
+      if (b * options_.block_tokens >= state.committed || (has_tail() && b >= full_blocks)) {
         QUIRE_CHECK_EQ(pool_.references(frame), 1);
       }
       if (b < state.published_blocks && state.publishes) {
@@ -47,7 +48,7 @@ void KvCache::CheckLease(const LeaseState& state, std::vector<int>& references,
   std::optional<BlockId> block = state.tip;
   for (int b = state.published_blocks - 1; block && b >= 0; --b, block = index_.parent(*block)) {
     for (int g = 0; g < groups(); ++g) {
-      if (b < state.tables[g].first_block) continue;
+      if (!state.tables[g].has_body(b)) continue;
       QUIRE_CHECK(index_.frame(*block, g) == state.tables[g].frames[b]);
     }
   }
@@ -75,6 +76,10 @@ void KvCache::CheckBlocks(std::span<const int> block_pins) const {
       const std::optional<FrameId> frame = index_.frame(id, g);
       if (frame) QUIRE_CHECK(pool_.block(*frame) == id);
       if (!parent || options_.groups[g].window_tokens) continue;
+      if (index_.depth(id) > BlocksIn(options_.groups[g], index_.depth(id))) {
+        QUIRE_CHECK(!frame.has_value());  // only the first block has sinks
+        continue;
+      }
       // A block is of use only with the whole chain before it.
       QUIRE_CHECK(frame.has_value());
       if (index_.depth(*parent) > 0) QUIRE_CHECK(index_.frame(*parent, g).has_value());

@@ -30,7 +30,8 @@ class NaiveCache {
     int reserved = 0;
     bool publishes = true;
     std::vector<int> first_block;           // [groups]
-    std::vector<std::vector<Name>> frames;  // [groups][blocks]
+    std::vector<std::vector<Name>> frames;  // [groups][blocks]; left the window unsealed: no frame
+    std::vector<std::map<int, std::vector<Name>>> tails;  // [groups] by block
   };
   struct Hit {
     int tokens = 0;
@@ -51,6 +52,7 @@ class NaiveCache {
     const int block = options_.block_tokens;
     for (int length = static_cast<int>(tokens.size()) - 1; length > 0; --length) {
       if (!WindowsCached(tokens, salt, length)) continue;
+      if (Residual() > 0 && length % Residual() != 0) continue;
       if (length % block == 0) return {length, std::nullopt};
       if (const auto source = Source(tokens, salt, length)) return {length, source};
     }
@@ -59,8 +61,12 @@ class NaiveCache {
 
   bool FitsReserve(const std::vector<TokenId>& tokens, const std::string& salt, const Hit& hit,
                    int length) const {
-    int needed = Groups() * (Blocks(length) - hit.tokens / options_.block_tokens);
+    int needed = 0;
     for (int g = 0; g < Groups(); ++g) {
+      for (int b = hit.tokens / options_.block_tokens; b < Blocks(length); ++b) {
+        needed += HasBody(g, b, length);
+        needed += HasTail(b, length) ? options_.groups[g].tail_frames : 0;
+      }
       for (const Name& name : HitFrames(tokens, salt, hit, g)) needed += !Held(frames_.at(name));
       if (hit.source) {
         const auto it = frames_.find(Name{g, salt, *hit.source, 0});
@@ -77,9 +83,10 @@ class NaiveCache {
     holding.publishes = options_.prefix_caching == PrefixCaching::kOn;
     holding.tokens.assign(tokens.begin(), tokens.begin() + hit.tokens);
     const int full = hit.tokens / options_.block_tokens;
+    holding.tails.resize(Groups());
     for (int g = 0; g < Groups(); ++g) {
-      holding.first_block.push_back(std::min(full, FirstBlock(g, hit.tokens)));
-      holding.frames.emplace_back(full);
+      holding.first_block.push_back(FirstBlock(g, hit.tokens));
+      holding.frames.emplace_back(Sinks(g) ? std::min(1, full) : full);
       int b = holding.first_block.back();
       for (const Name& name : HitFrames(tokens, salt, hit, g)) {
         Hold(name).references++;
@@ -88,49 +95,59 @@ class NaiveCache {
     }
     std::vector<std::optional<Name>> sources(Groups());
     for (int g = 0; g < Groups() && hit.source; ++g) {
+      if (Sinks(g) && full > 0) continue;
       sources[g] = Name{g, salt, *hit.source, 0};
       Hold(*sources[g]).pins++;
     }
-    Grow(holding, length);
+    Grow(holding, length, length);
     for (int g = 0; g < Groups() && hit.source; ++g) {
+      if (!sources[g]) continue;
       Copy(*sources[g], holding.frames[g][full]);
       frames_.at(*sources[g]).pins--;
     }
     return holding;
   }
 
-  int ToExtend(const Holding& holding, int length) const {
+  int ToExtend(const Holding& holding, int length, int unverified) const {
     if (length <= static_cast<int>(holding.tokens.size())) return 0;
     int needed = 0;
     for (int g = 0; g < Groups(); ++g) {
-      needed += std::max(0, Blocks(length) - static_cast<int>(holding.frames[g].size()));
-      needed += TailShared(holding, g);
+      for (int b = holding.first_block[g]; b < Blocks(length); ++b) {
+        needed += HasBody(g, b, length) && b >= static_cast<int>(holding.frames[g].size());
+        if (HasTail(b, length - unverified) && !holding.tails[g].contains(b)) {
+          needed += options_.groups[g].tail_frames;
+        }
+      }
+      needed += static_cast<int>(SharedPart(holding, g).size());
     }
     return needed;
   }
-  bool FitsExtend(const Holding& holding, int length) const {
-    return ToExtend(holding, length) <= Available();
+  bool FitsExtend(const Holding& holding, int length, int unverified) const {
+    return ToExtend(holding, length, unverified) <= Available();
   }
 
-  void Extend(Holding& holding, int length) {
-    for (int g = 0; g < Groups() && length > static_cast<int>(holding.tokens.size()); ++g) {
-      if (!TailShared(holding, g)) continue;
-      Name& tail = holding.frames[g][holding.tokens.size() / options_.block_tokens];
-      const Name copy = NewFrame(g);
-      Copy(tail, copy);
-      Drop(tail);
-      tail = copy;
+  void Extend(Holding& holding, int length, int unverified) {
+    const int committed = static_cast<int>(holding.tokens.size());
+    for (int g = 0; g < Groups() && length > committed; ++g) {
+      for (Name* part : SharedPart(holding, g)) {
+        const Name copy = NewFrame(g);
+        Copy(*part, copy);
+        Drop(*part);
+        *part = copy;
+      }
     }
-    Grow(holding, length);
+    if (length > committed) Grow(holding, length, length - unverified);
   }
 
   void Commit(Holding& holding, const std::vector<TokenId>& tokens) {
     const size_t block = options_.block_tokens;
-    const size_t before = holding.tokens.size() / block;
+    const int before = Sealed(static_cast<int>(holding.tokens.size()));
+    const int sealed = Sealed(static_cast<int>(tokens.size()));
     holding.tokens = tokens;
-    for (size_t b = before; holding.publishes && (b + 1) * block <= tokens.size(); ++b) {
+    for (int b = before; holding.publishes && b < sealed; ++b) {
       const std::vector<TokenId> prefix(tokens.begin(), tokens.begin() + (b + 1) * block);
       for (int g = 0; g < Groups(); ++g) {
+        if (b < holding.first_block[g] || (Sinks(g) && b > 0)) continue;
         Name& own = holding.frames[g][b];
         const Name published{g, holding.salt, prefix, 0};
         if (frames_.contains(published)) {
@@ -145,14 +162,21 @@ class NaiveCache {
     }
     for (int g = 0; g < Groups(); ++g) {
       const int first = FirstBlock(g, static_cast<int>(tokens.size()));
-      for (int& b = holding.first_block[g]; b < first; ++b) Drop(holding.frames[g][b]);
+      DropTails(holding, g, [&](int b) { return b < std::max(first, sealed); });
+      for (int& b = holding.first_block[g]; b < first; ++b) {
+        if (b < static_cast<int>(holding.frames[g].size())) Drop(holding.frames[g][b]);
+      }
     }
   }
 
   void Truncate(Holding& holding, int length) {
-    for (auto& frames : holding.frames) {
-      for (; static_cast<int>(frames.size()) > Blocks(length); frames.pop_back())
-        Drop(frames.back());
+    for (int g = 0; g < Groups(); ++g) {
+      auto& frames = holding.frames[g];
+      for (int b = static_cast<int>(frames.size()) - 1; b >= 0 && !HasBody(g, b, length); --b) {
+        if (b >= holding.first_block[g]) Drop(frames.back());
+        frames.pop_back();
+      }
+      DropTails(holding, g, [&](int b) { return b >= Blocks(length); });
     }
     holding.reserved = length;
   }
@@ -162,9 +186,16 @@ class NaiveCache {
     const int length = static_cast<int>(from.tokens.size());
     holding.reserved = length;
     for (int g = 0; g < Groups(); ++g) {
-      holding.frames[g].resize(Blocks(length));
-      for (int b = holding.first_block[g]; b < Blocks(length); ++b) {
-        frames_.at(holding.frames[g][b]).references++;
+      auto& frames = holding.frames[g];
+      while (!frames.empty() && !HasBody(g, static_cast<int>(frames.size()) - 1, length)) {
+        frames.pop_back();
+      }
+      for (size_t b = holding.first_block[g]; b < frames.size(); ++b) {
+        frames_.at(frames[b]).references++;
+      }
+      std::erase_if(holding.tails[g], [&](const auto& t) { return t.first >= Blocks(length); });
+      for (const auto& [b, tail] : holding.tails[g]) {
+        for (const Name& name : tail) frames_.at(name).references++;
       }
     }
     return holding;
@@ -172,6 +203,7 @@ class NaiveCache {
 
   void Release(Holding& holding) {
     int blocks = 0;
+    for (int g = 0; g < Groups(); ++g) DropTails(holding, g, [](int) { return true; });
     for (const auto& frames : holding.frames)
       blocks = std::max(blocks, static_cast<int>(frames.size()));
     for (int b = blocks - 1; b >= 0; --b) {
@@ -181,6 +213,39 @@ class NaiveCache {
         }
       }
     }
+  }
+
+  // Frames that only this holding keeps from being free or cached.
+  int FreedByRelease(const Holding& holding) const {
+    int freed = 0;
+    const auto count = [&](const Name& name) {
+      freed += frames_.at(name).references == 1 && frames_.at(name).pins == 0;
+    };
+    for (int g = 0; g < Groups(); ++g) {
+      for (size_t b = holding.first_block[g]; b < holding.frames[g].size(); ++b) {
+        count(holding.frames[g][b]);
+      }
+      for (const auto& [b, tail] : holding.tails[g]) std::ranges::for_each(tail, count);
+    }
+    return freed;
+  }
+
+  bool SharesPart(const Holding& holding, const Holding& other) const {
+    const size_t b = holding.tokens.size() / options_.block_tokens;
+    if (holding.tokens.size() % options_.block_tokens == 0) return false;
+    for (int g = 0; g < Groups(); ++g) {
+      if (Residual() > 0) {
+        const auto own = holding.tails[g].find(static_cast<int>(b));
+        const auto theirs = other.tails[g].find(static_cast<int>(b));
+        if (own == holding.tails[g].end() || theirs == other.tails[g].end()) continue;
+        if (!own->second.empty() && own->second == theirs->second) return true;
+      } else if (b < holding.frames[g].size() && b < other.frames[g].size() &&
+                 static_cast<int>(b) >= other.first_block[g] &&
+                 holding.frames[g][b] == other.frames[g][b]) {
+        return true;
+      }
+    }
+    return false;
   }
 
   void CopiesDone() {
@@ -209,6 +274,32 @@ class NaiveCache {
   int Blocks(int tokens) const {
     return (tokens + options_.block_tokens - 1) / options_.block_tokens;
   }
+  int Residual() const { return options_.residual_tokens; }
+  bool Sinks(int group) const { return options_.groups[group].blocks == GroupBlocks::kFirst; }
+  // Leading blocks whose residual group is complete.
+  int Sealed(int tokens) const {
+    if (Residual() == 0) return tokens / options_.block_tokens;
+    return tokens / Residual() * Residual() / options_.block_tokens;
+  }
+  // Whether block b of a sequence of `length` tokens has a frame in the group, or tail frames.
+  bool HasBody(int group, int b, int length) const {
+    if (Sinks(group) && b > 0) return false;
+    return Residual() == 0 ? b < Blocks(length) : b < Sealed(length);
+  }
+  bool HasTail(int b, int length) const { return Residual() > 0 && b >= Sealed(length); }
+
+  void DropTails(Holding& holding, int group, auto which) {
+    auto& tails = holding.tails[group];
+    for (auto it = tails.begin(); it != tails.end();) {
+      if (!which(it->first)) {
+        ++it;
+        continue;
+      }
+      for (const Name& name : it->second) Drop(name);
+      it = tails.erase(it);
+    }
+  }
+
   int Available() const { return options_.frames - leased(); }
 
   // Tokens the query at `position` sees start in this block.
@@ -227,6 +318,7 @@ class NaiveCache {
                      int length) const {
     for (int g = 0; g < Groups(); ++g) {
       for (int b = FirstBlock(g, length); b < length / options_.block_tokens; ++b) {
+        if (Sinks(g) && b > 0) continue;
         if (!frames_.contains(Published(g, tokens, salt, b))) return false;
       }
     }
@@ -241,6 +333,7 @@ class NaiveCache {
       if (!std::equal(tokens.begin(), tokens.begin() + length, name.prefix.begin())) continue;
       bool everywhere = true;
       for (int g = 0; g < Groups(); ++g) {
+        if (Sinks(g) && Blocks(length) > 1) continue;
         everywhere &= frames_.contains(Name{g, salt, name.prefix, 0});
       }
       if (everywhere) return name.prefix;
@@ -252,7 +345,7 @@ class NaiveCache {
                               const Hit& hit, int group) const {
     std::vector<Name> names;
     for (int b = FirstBlock(group, hit.tokens); b < hit.tokens / options_.block_tokens; ++b) {
-      names.push_back(Published(group, tokens, salt, b));
+      if (!Sinks(group) || b == 0) names.push_back(Published(group, tokens, salt, b));
     }
     return names;
   }
@@ -262,16 +355,32 @@ class NaiveCache {
     return frames_.at(name);
   }
 
-  bool TailShared(const Holding& holding, int group) const {
-    const size_t tail = holding.tokens.size() / options_.block_tokens;
-    return holding.tokens.size() % options_.block_tokens != 0 &&
-           frames_.at(holding.frames[group][tail]).references > 1;
+  // The frames of the partly filled block, if others hold them too.
+  std::vector<Name*> SharedPart(const Holding& holding, int group) const {
+    auto& own = const_cast<Holding&>(holding);
+    const int b = static_cast<int>(holding.tokens.size()) / options_.block_tokens;
+    std::vector<Name*> parts;
+    if (holding.tokens.size() % options_.block_tokens == 0) return parts;
+    if (Residual() == 0 && !(Sinks(group) && b > 0)) {
+      parts.push_back(&own.frames[group][b]);
+    } else if (Residual() > 0 && !Sinks(group)) {
+      for (Name& name : own.tails[group].at(b)) parts.push_back(&name);
+    }
+    if (!parts.empty() && frames_.at(*parts[0]).references == 1) parts.clear();
+    return parts;
   }
 
-  void Grow(Holding& holding, int length) {
+  void Grow(Holding& holding, int length, int certain) {
     for (int g = 0; g < Groups(); ++g) {
-      while (static_cast<int>(holding.frames[g].size()) < Blocks(length)) {
-        holding.frames[g].push_back(NewFrame(g));
+      auto& frames = holding.frames[g];
+      for (int b = static_cast<int>(frames.size()); HasBody(g, b, length); ++b) {
+        frames.push_back(b < holding.first_block[g] ? Name{} : NewFrame(g));
+      }
+      for (int b = holding.first_block[g]; b < Blocks(length); ++b) {
+        if (!HasTail(b, certain) || holding.tails[g].contains(b)) continue;
+        std::vector<Name> tail;
+        for (int i = 0; i < options_.groups[g].tail_frames; ++i) tail.push_back(NewFrame(g));
+        if (!tail.empty()) holding.tails[g][b] = tail;
       }
     }
     holding.reserved = std::max(holding.reserved, length);

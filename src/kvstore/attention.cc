@@ -5,18 +5,17 @@
 
 #include "kernels/attention_kernels.h"
 #include "kernels/attention_math.h"
+#include "kvstore/block_lookup.h"
 
 namespace quire::kvstore {
 namespace {
 
 using kernels::kRowTile;
 using kernels::kSpan;
+using kernels::KvCodec;
 using RowState = AttentionPlan::RowState;
 
 constexpr int kMaxRowTiles = (kRowBlock + kRowTile - 1) / kRowTile;
-
-// A fork and join is not worth it for less (about two microseconds of encoding).
-constexpr int64_t kSerialWriteValues = 4096;
 
 RowState Advance(RowState state, int64_t rows, int head_dim) {
   return {state.max + rows, state.sum + rows, state.out + rows * head_dim};
@@ -30,7 +29,6 @@ struct LayerContext {
   const AttentionRows& rows;
   const KvLayout& layout;
   const AttentionPlan::UnitList& list;
-  LayerPlace place;
 };
 
 // Computes one unit on one thread.
@@ -41,6 +39,8 @@ class UnitRunner {
         unit_(unit),
         run_(context.plan.runs()[unit.run]),
         scratch_(context.plan.scratch(thread)),
+        lookup_(context.plan, context.store, context.rows.layer, unit),
+        codecs_(context.layout.codecs(context.rows.layer)),
         head_dim_(context.layout.head_dim()),
         block_size_(context.layout.block_size()),
         group_size_(context.plan.group_size()),
@@ -85,8 +85,8 @@ class UnitRunner {
 
   int Position(int row) const { return run_.first_position + (unit_.first + row) / group_size_; }
 
-  // Rows are spread evenly over the register tiles; each tile's queries are transposed to
-  // [head_dim, rows] and scaled.
+  // Rows are spread evenly over the register tiles; each tile's queries are scaled, rotated as the
+  // keys are, and prepared for the keys' codec and for keys that are seen in f16.
   void PackQueries() {
     float scale = context_.rows.params.scale;
     int first = 0;
@@ -94,30 +94,35 @@ class UnitRunner {
       int rows = unit_.rows / row_tiles_ + (i < unit_.rows % row_tiles_ ? 1 : 0);
       tiles_[i].first = first;
       tiles_[i].rows = rows;
-      float* packed = scratch_.q + first * head_dim_;
+      float* scaled = scratch_.part.out;  // free until the first span is computed
       for (int r = 0; r < rows; ++r) {
         const float* q = context_.rows.queries.row(BatchRow(first + r)) + BatchColumn(first + r);
-        for (int c = 0; c < head_dim_; ++c) packed[c * rows + r] = q[c] * scale;
+        float* row = scaled + r * head_dim_;
+        for (int c = 0; c < head_dim_; ++c) row[c] = q[c] * scale;
+        if (kernels::Rotates(codecs_.keys)) context_.kernels.rotate(row, head_dim_);
+      }
+      Prepare(codecs_.keys, scaled, tiles_[i]);
+      if (codecs_.keys != KvCodec::kF16 && scratch_.full_queries != nullptr) {
+        Prepare(KvCodec::kF16, scaled, tiles_[i]);
       }
       first += rows;
     }
+  }
+
+  void Prepare(KvCodec codec, const float* scaled, const RowTile& tile) {
+    context_.kernels.codec(codec).prepare(
+        {scaled, tile.rows, head_dim_, PreparedQueries(codec, tile.first)});
+  }
+
+  std::byte* PreparedQueries(KvCodec codec, int first_row) const {
+    std::byte* queries = codec == codecs_.keys ? scratch_.queries : scratch_.full_queries;
+    return queries + first_row * kernels::PreparedQueryBytes(head_dim_);
   }
 
   int64_t BatchRow(int row) const { return run_.first_row + (unit_.first + row) / group_size_; }
   int64_t BatchColumn(int row) const {
     int64_t q_head = unit_.kv_head * group_size_ + (unit_.first + row) % group_size_;
     return q_head * head_dim_;
-  }
-
-  const std::byte* Frame(int block) const {
-    const BlockTable& table = run_.tables[context_.place.group];
-    return context_.store.frame(table.frames[block - table.first_block]);
-  }
-  const std::byte* Keys(int block) const {
-    return Frame(block) + context_.layout.key_offset(context_.place.slot, unit_.kv_head);
-  }
-  const std::byte* Values(int block) const {
-    return Frame(block) + context_.layout.value_offset(context_.place.slot, unit_.kv_head);
   }
 
   // Finds what each row sees of the span: tokens [begin_, end_), counted from the span's start.
@@ -153,7 +158,8 @@ class UnitRunner {
     int first_block = (span * kSpan + begin) / block_size_;
     int blocks = (end - begin + block_size_ - 1) / block_size_;
     for (int i = 0; i < blocks; ++i) {
-      const std::byte* next = i + 1 < blocks ? Keys(first_block + i + 1) : Values(first_block);
+      const std::byte* next =
+          i + 1 < blocks ? lookup_(first_block + i + 1).keys : lookup_(first_block).values;
       ScoreBlock({first_block + i, begin + i * block_size_, next});
     }
     for (int r = 0; r < unit_.rows; ++r) {
@@ -167,8 +173,8 @@ class UnitRunner {
     }
     std::memset(state.out, 0, sizeof(float) * unit_.rows * head_dim_);
     for (int i = 0; i < blocks; ++i) {
-      const std::byte* next = i + 1 < blocks           ? Values(first_block + i + 1)
-                              : span < unit_.last_span ? Keys(first_block + blocks)
+      const std::byte* next = i + 1 < blocks           ? lookup_(first_block + i + 1).values
+                              : span < unit_.last_span ? lookup_(first_block + blocks).keys
                                                        : nullptr;
       AddBlock({first_block + i, begin + i * block_size_, next}, state.out);
     }
@@ -180,78 +186,136 @@ class UnitRunner {
     const std::byte* next;  // read after it, or null
   };
 
+  // Some tokens of a block, and the codec their values are in.
+  struct BlockPart {
+    int start;  // of the block in the span
+    int begin;  // tokens of the block
+    int end;
+    KvCodec codec;
+  };
+  struct RowsAndTokens {
+    int first;
+    int rows;
+    BlockPart part;
+  };
+
   // Scores of all row tiles against one block.
   void ScoreBlock(const Block& block) {
+    const BlockPieces pieces = lookup_(block.index);
     kernels::ScoreTile args;
     args.head_dim = head_dim_;
-    args.keys = Keys(block.index);
+    args.keys = pieces.keys;
     args.next = block.next;
     args.block_size = block_size_;
-    const auto& codec = context_.kernels.codec(context_.layout.format().key_codec);
+    const auto& codec = context_.kernels.codec(pieces.key_codec);
     for (int i = 0; i < row_tiles_; ++i) {
       const RowTile& tile = tiles_[i];
       args.begin = std::max(tile.begin - block.start, 0);
       args.end = std::min(tile.end - block.start, block_size_);
       if (args.begin >= args.end) continue;
-      args.q = scratch_.q + tile.first * head_dim_;
+      args.q = PreparedQueries(pieces.key_codec, tile.first);
       args.rows = tile.rows;
       args.scores = scratch_.scores + tile.first * kSpan + block.start;
       codec.scores(args);
+      if (pieces.sink_keys != nullptr) ScoreSinks(args, pieces.sink_keys, tile.first);
       args.next = nullptr;
+    }
+  }
+
+  // Replaces the scores of sinks, which the block's own piece does not hold.
+  void ScoreSinks(kernels::ScoreTile args, const std::byte* keys, int first_row) {
+    float scores[kRowTile * kSpan];  // kernels may write the scores of a whole block
+    float* to = args.scores;
+    args.keys = keys;
+    args.next = nullptr;
+    args.block_size = kSinkBlock;
+    args.end = std::min(args.end, context_.layout.sink_tokens());
+    if (args.begin >= args.end) return;
+    args.q = PreparedQueries(KvCodec::kF16, first_row);
+    args.scores = scores;
+    context_.kernels.codec(KvCodec::kF16).scores(args);
+    for (int r = 0; r < args.rows; ++r) {
+      std::copy(scores + r * kSpan + args.begin, scores + r * kSpan + args.end,
+                to + r * kSpan + args.begin);
     }
   }
 
   // Adds one block's weighted values to the outputs of all row tiles.
   void AddBlock(const Block& block, float* out) {
-    int start = block.start;
+    const BlockPieces pieces = lookup_(block.index);
     kernels::ValueTile args;
     args.head_dim = head_dim_;
-    args.values = Values(block.index);
     args.block_size = block_size_;
-    args.next = block.next;
-    for (int i = 0; i < row_tiles_; ++i) {
-      const RowTile& tile = tiles_[i];
-      int common_begin = std::clamp(tile.common_begin - start, 0, block_size_);
-      int common_end = std::clamp(tile.common_end - start, 0, block_size_);
-      if (common_begin >= common_end) {
-        AddRagged(args, tile, {start, 0, block_size_}, out);
-        continue;
+    if (pieces.sink_values != nullptr) {
+      args.values = pieces.sink_values;
+      for (int i = 0; i < row_tiles_; ++i) {
+        const BlockPart sinks{block.start, 0, context_.layout.sink_tokens(), KvCodec::kF16};
+        AddRagged(args, tiles_[i], sinks, out);
       }
-      AddRagged(args, tile, {start, 0, common_begin}, out);
-      AddTokens(args, {tile.first, tile.rows, start, common_begin, common_end}, out);
-      AddRagged(args, tile, {start, common_end, block_size_}, out);
+    }
+    args.values = pieces.values;
+    args.next = block.next;
+    const int held_begin = pieces.sink_values != nullptr ? context_.layout.sink_tokens() : 0;
+    const BlockPart part{block.start, held_begin, block_size_, pieces.value_codec};
+    for (int i = 0; i < row_tiles_; ++i) {
+      if (kernels::WeighsBlocks(pieces.value_codec)) {
+        AddWhole(args, tiles_[i], part, out);
+      } else {
+        AddPart(args, tiles_[i], part, out);
+      }
     }
   }
 
-  struct BlockPart {
-    int start;  // of the block in the span
-    int begin;  // tokens of the block
-    int end;
-  };
-  struct RowsAndTokens {
-    int first;
-    int rows;
-    int start;
-    int begin;
-    int end;
-  };
+  // Tokens that all rows see together, the others row by row.
+  void AddPart(kernels::ValueTile& args, const RowTile& tile, const BlockPart& part, float* out) {
+    const int common_begin = std::clamp(tile.common_begin - part.start, part.begin, part.end);
+    const int common_end = std::clamp(tile.common_end - part.start, part.begin, part.end);
+    if (common_begin >= common_end) return AddRagged(args, tile, part, out);
+    BlockPart piece = part;
+    piece.end = common_begin;
+    AddRagged(args, tile, piece, out);
+    piece.begin = common_begin;
+    piece.end = common_end;
+    AddTokens(args, {tile.first, tile.rows, piece}, out);
+    piece.begin = common_end;
+    piece.end = part.end;
+    AddRagged(args, tile, piece, out);
+  }
+
+  // All rows at once; a token that a row does not see weighs nothing.
+  void AddWhole(kernels::ValueTile& args, const RowTile& tile, BlockPart part, float* out) {
+    part.begin = std::max(part.begin, tile.begin - part.start);
+    part.end = std::min(part.end, tile.end - part.start);
+    if (part.begin >= part.end) return;
+    const int begin = part.start + part.begin;
+    const int end = part.start + part.end;
+    for (int r = tile.first; r < tile.first + tile.rows; ++r) {
+      float* weights = scratch_.scores + r * kSpan;
+      const int seen_begin = std::clamp(begin_[r], begin, end);
+      const int seen_end = std::clamp(end_[r], seen_begin, end);
+      std::fill(weights + begin, weights + seen_begin, 0.0f);
+      std::fill(weights + seen_end, weights + end, 0.0f);
+    }
+    AddTokens(args, {tile.first, tile.rows, part}, out);
+  }
 
   // Tokens that only some rows of the tile see: row by row.
-  void AddRagged(kernels::ValueTile& args, const RowTile& tile, BlockPart part, float* out) {
+  void AddRagged(kernels::ValueTile& args, const RowTile& tile, const BlockPart& part, float* out) {
     for (int r = tile.first; r < tile.first + tile.rows; ++r) {
-      int begin = std::max(part.begin, begin_[r] - part.start);
-      int end = std::min(part.end, end_[r] - part.start);
-      if (begin < end) AddTokens(args, {r, 1, part.start, begin, end}, out);
+      BlockPart seen = part;
+      seen.begin = std::max(part.begin, begin_[r] - part.start);
+      seen.end = std::min(part.end, end_[r] - part.start);
+      if (seen.begin < seen.end) AddTokens(args, {r, 1, seen}, out);
     }
   }
 
   void AddTokens(kernels::ValueTile& args, const RowsAndTokens& what, float* out) {
-    args.weights = scratch_.scores + what.first * kSpan + what.start;
+    args.weights = scratch_.scores + what.first * kSpan + what.part.start;
     args.rows = what.rows;
-    args.begin = what.begin;
-    args.end = what.end;
+    args.begin = what.part.begin;
+    args.end = what.part.end;
     args.out = out + what.first * head_dim_;
-    context_.kernels.codec(context_.layout.format().value_codec).add_values(args);
+    context_.kernels.codec(what.part.codec).add_values(args);
     args.next = nullptr;
   }
 
@@ -283,6 +347,7 @@ class UnitRunner {
       float factor = 1.0f / *total.sum;
       float* out = context_.rows.out.row(BatchRow(r)) + BatchColumn(r);
       for (int c = 0; c < head_dim_; ++c) out[c] = total.out[c] * factor;
+      if (kernels::Rotates(codecs_.values)) context_.kernels.rotate(out, head_dim_);
     }
   }
 
@@ -290,6 +355,8 @@ class UnitRunner {
   const AttentionPlan::Unit& unit_;
   const SequenceRun& run_;
   AttentionPlan::Scratch scratch_;
+  BlockLookup lookup_;
+  KvCodecs codecs_;
   int head_dim_;
   int block_size_;
   int group_size_;
@@ -299,47 +366,7 @@ class UnitRunner {
   int end_[kRowBlock];
 };
 
-// Encodes one KV head of one write item.
-void WriteItemHead(const kernels::AttentionKernels& kernels, const AttentionPlan& plan,
-                   KvStore& store, const KvRows& rows, int64_t index) {
-  const KvLayout& layout = plan.layout();
-  int head = static_cast<int>(index % layout.kv_heads());
-  const AttentionPlan::WriteItem& item = plan.writes()[index / layout.kv_heads()];
-  const SequenceRun& run = plan.runs()[item.run];
-  LayerPlace place = layout.place(rows.layer);
-  const BlockTable& table = run.tables[place.group];
-  std::byte* frame = store.frame(table.frames[item.block - table.first_block]);
-  int64_t row = run.first_row + item.first;
-  int64_t column = static_cast<int64_t>(head) * layout.head_dim();
-  kernels::EncodeTile tile{.rows = rows.keys.row(row) + column,
-                           .row_stride = rows.keys.stride,
-                           .count = item.count,
-                           .head_dim = layout.head_dim(),
-                           .piece = frame + layout.key_offset(place.slot, head),
-                           .block_size = layout.block_size(),
-                           .first = (run.first_position + item.first) % layout.block_size()};
-  kernels.codec(layout.format().key_codec).encode_keys(tile);
-  tile.rows = rows.values.row(row) + column;
-  tile.row_stride = rows.values.stride;
-  tile.piece = frame + layout.value_offset(place.slot, head);
-  kernels.codec(layout.format().value_codec).encode_values(tile);
-}
-
 }  // namespace
-
-void WriteKv(const kernels::KernelTable& kernels, const AttentionPlan& plan, KvStore& store,
-             const KvRows& rows, base::ThreadTeam& team) {
-  const KvLayout& layout = plan.layout();
-  QUIRE_CHECK_EQ(rows.keys.cols, static_cast<int64_t>(layout.kv_heads()) * layout.head_dim());
-  QUIRE_CHECK_EQ(rows.values.cols, rows.keys.cols);
-  int64_t items = static_cast<int64_t>(plan.writes().size()) * layout.kv_heads();
-  int64_t grain = rows.keys.rows * rows.keys.cols <= kSerialWriteValues
-                      ? std::max<int64_t>(items, 1)
-                      : (items + 4 * team.size() - 1) / (4 * team.size());
-  team.ParallelFor(items, grain, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) WriteItemHead(*kernels.attention, plan, store, rows, i);
-  });
-}
 
 void Attention(const kernels::KernelTable& kernels, AttentionPlan& plan, const KvStore& store,
                const AttentionRows& rows, base::ThreadTeam& team) {
@@ -348,8 +375,7 @@ void Attention(const kernels::KernelTable& kernels, AttentionPlan& plan, const K
   QUIRE_CHECK_EQ(rows.queries.cols, static_cast<int64_t>(plan.q_heads()) * layout.head_dim());
   QUIRE_CHECK_EQ(rows.out.cols, rows.queries.cols);
   const AttentionPlan::UnitList& list = plan.units(rows.layer);
-  LayerContext context{*kernels.attention,      plan, store, rows, layout, list,
-                       layout.place(rows.layer)};
+  LayerContext context{*kernels.attention, plan, store, rows, layout, list};
   team.ParallelFor(static_cast<int64_t>(list.units.size()), 1,
                    [&](int64_t begin, int64_t end, int thread) {
                      for (int64_t i = begin; i < end; ++i) {

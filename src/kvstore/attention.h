@@ -3,8 +3,8 @@
 //
 // Numbers: a query row's result depends on its position, its window, and the stored keys and values
 // of the positions it sees; never on the batch, the chunking of a prefill, the number of threads,
-// the frames' whereabouts or the block size. Per row, positions are taken in spans of
-// kernels::kSpan, aligned at absolute positions; each span has its own softmax (see
+// the frames' whereabouts or (quantized codecs apart) the block size. Per row, positions are taken
+// in spans of kernels::kSpan, aligned at absolute positions; each span has its own softmax (see
 // attention_kernels.h), and spans are merged from left to right in f32:
 //   M = max(m1, m2); sum = sum1 e^(m1-M) + sum2 e^(m2-M); out likewise; at the end out / sum
 // (online softmax, 1805.02867; split over KV as in Flash-Decoding). Memory of positions that a row
@@ -15,16 +15,10 @@
 #include "kernels/kernel_table.h"
 #include "kvstore/attention_plan.h"
 #include "kvstore/kv_store.h"
+#include "kvstore/write_kv.h"
 #include "tensor/view.h"
 
 namespace quire::kvstore {
-
-// A step's new keys (already rotated) and values of one layer.
-struct KvRows {
-  int layer = 0;
-  MatrixView<const float> keys;    // [rows, kv_heads * head_dim]
-  MatrixView<const float> values;  // [rows, kv_heads * head_dim]
-};
 
 struct AttentionParams {
   float scale = 1.0f;    // multiplies q.k
@@ -37,10 +31,6 @@ struct AttentionRows {
   MatrixView<float> out;            // [rows, q_heads * head_dim]
   AttentionParams params;
 };
-
-// Stores the step's keys and values in the frames of the plan's runs.
-void WriteKv(const kernels::KernelTable& kernels, const AttentionPlan& plan, KvStore& store,
-             const KvRows& rows, base::ThreadTeam& team);
 
 // out = softmax(scale * q.k) v for every row of the plan's runs; rows of the batch that belong to
 // no run are left alone. The team may have at most plan.threads() threads.

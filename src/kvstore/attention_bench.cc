@@ -4,11 +4,14 @@
 // GB/s counts the encoded keys and values that the queries see, once per KV head; GFLOP/s counts
 // 4 * head_dim per (query, q head, position seen). Both are of the fastest iteration, which a busy
 // machine disturbs least; `share` is that against the ceiling measured at the start of the same
-// run.
+// run, `x f16` how many times f16's speed in the same run it is
+// (--benchmark_enable_random_interleaving with repetitions makes both see the same disturbances).
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -115,8 +118,13 @@ struct Case {
   int threads = 1;
 
   size_t kv_bytes() const {  // that a step reads, per layer
-    return 2 * kernels::KvPieceBytes(codec, heads.head_dim, 1) * heads.kv_heads *
-           static_cast<size_t>(context + rows);
+    const double bits = kernels::BitsPerValue(codec, heads.head_dim, block_size);
+    return static_cast<size_t>(bits * 2 * heads.head_dim * heads.kv_heads * (context + rows) / 8);
+  }
+  std::string Name() const {
+    return fmt::format("{}/{}/{}/block:{}/context:{}/rows:{}/threads:{}",
+                       rows == 1 ? "decode" : "prefill", heads.name, kernels::Name(codec),
+                       block_size, context, rows, threads);
   }
   double flops() const {
     double seen = static_cast<double>(rows) * context + 0.5 * rows * (rows + 1.0);
@@ -124,7 +132,8 @@ struct Case {
   }
 };
 
-// One sequence whose frames lie scattered over an arena of as many layers as no cache can hold.
+// One sequence whose frames lie scattered over an arena of as many layers as no cache can hold. Its
+// newest position begins a residual group where the codec has such: all before it is sealed.
 class ColdSequence {
  public:
   explicit ColdSequence(const Case& c)
@@ -133,7 +142,9 @@ class ColdSequence {
                               {c.heads.kv_heads, c.heads.head_dim, std::vector<int>(layers_, 0)},
                               {c.codec, c.codec, c.block_size}))
                     .value()),
-        frames_((c.context + c.rows + c.block_size - 1) / c.block_size),
+        body_((c.context + c.rows + c.block_size - 1) / c.block_size),
+        tail_(layout_.has_tail() ? (c.rows + c.block_size - 1) / c.block_size : 0),
+        frames_(body_ + tail_ * layout_.tail_frames() + layout_.sink_frames()),
         store_(std::move(KvStore::Create(layout_, frames_.size() * layout_.frame_bytes())).value()),
         plan_(layout_, {.max_rows = c.rows,
                         .max_sequences = 1,
@@ -146,8 +157,8 @@ class ColdSequence {
     for (size_t i = frames_.size() - 1; i > 0; --i) {
       std::swap(frames_[i], frames_[rng.NextBelow(i + 1)]);
     }
-    table_ = {0, frames_};
-    SequenceRun run{0, c.rows, c.context, {&table_, 1}};
+    MakeTables(c.context / c.block_size);
+    SequenceRun run{0, c.rows, c.context, tables_};
     plan_.Build({&run, 1});
   }
 
@@ -158,16 +169,40 @@ class ColdSequence {
   }
 
  private:
+  void MakeTables(int first_tail_block) {
+    const std::span<const FrameId> all(frames_);
+    tables_.push_back({0, all.first(body_)});
+    for (int i = 0; i < tail_; ++i) tail_blocks_.push_back(first_tail_block + i);
+    tables_.front().tail = {tail_blocks_, all.subspan(body_, tail_ * layout_.tail_frames())};
+    for (int i = 0; i < layout_.sink_frames(); ++i) {
+      tables_.push_back({0, all.last(layout_.sink_frames()).subspan(i, 1)});
+    }
+  }
+
   int layers_;
   KvLayout layout_;
+  int body_;  // frames of sealed blocks
+  int tail_;  // blocks of the tail
   std::vector<FrameId> frames_;
   KvStore store_;
   AttentionPlan plan_;
   base::ThreadTeam team_;
-  BlockTable table_;
+  std::vector<int> tail_blocks_;
+  std::vector<BlockTable> tables_;
 };
 
-void BM_Attention(benchmark::State& state, Case c, double read_ceiling, double fma_ceiling) {
+struct Ceilings {
+  double read = 0;  // GB/s
+  double fma = 0;   // GFLOP/s
+};
+
+// The fastest times so far, in GFLOP/s: ratios to f16 are of the same run.
+std::map<std::string, double>& Fastest() {
+  static std::map<std::string, double> fastest;
+  return fastest;
+}
+
+void BM_Attention(benchmark::State& state, const Case& c, const Ceilings& ceilings) {
   ColdSequence sequence(c);
   int64_t cols = static_cast<int64_t>(c.heads.q_heads) * c.heads.head_dim;
   std::vector<float> q(static_cast<size_t>(c.rows * cols), 0.1f);
@@ -180,39 +215,47 @@ void BM_Attention(benchmark::State& state, Case c, double read_ceiling, double f
     });
     layer = (layer + 1) % sequence.layers();
   }
-  double bytes = best.Rate(static_cast<double>(c.kv_bytes()));
-  double flops = best.Rate(c.flops());
+  const double bytes = best.Rate(static_cast<double>(c.kv_bytes()));
+  const double flops = best.Rate(c.flops());
   state.counters["GB/s"] = bytes;
   state.counters["GFLOP/s"] = flops;
-  state.counters["share"] = c.rows == 1 ? bytes / read_ceiling : flops / fma_ceiling;
+  state.counters["share"] = c.rows == 1 ? bytes / ceilings.read : flops / ceilings.fma;
+  double& fastest = Fastest()[c.Name()];
+  fastest = std::max(fastest, flops);
+  Case f16 = c;
+  f16.codec = KvCodec::kF16;
+  if (Fastest().contains(f16.Name())) {
+    state.counters["x f16"] = fastest / Fastest()[f16.Name()];
+  }
 }
 
-void Register(const Case& c, double read_ceiling, double fma_ceiling) {
-  const std::string name = fmt::format("{}/{}/{}/block:{}/context:{}/rows:{}/threads:{}",
-                                       c.rows == 1 ? "decode" : "prefill", c.heads.name,
-                                       Name(c.codec), c.block_size, c.context, c.rows, c.threads);
-  benchmark::RegisterBenchmark(name.c_str(), BM_Attention, c, read_ceiling, fma_ceiling)
+void Register(const Case& c, const Ceilings& ceilings) {
+  benchmark::RegisterBenchmark(c.Name().c_str(), BM_Attention, c, ceilings)
       ->UseRealTime()
       ->Unit(benchmark::kMicrosecond);
 }
 
+// f16 first: the others are compared with it.
+constexpr KvCodec kCodecs[] = {KvCodec::kF16,     KvCodec::kF32,     KvCodec::kBf16,
+                               KvCodec::kFp8E4M3, KvCodec::kFp8E5M2, KvCodec::kInt8,
+                               KvCodec::kInt4,    KvCodec::kKivi4,   KvCodec::kKivi2};
+
 void RegisterAll() {
   const double fma = FmaPeak();
   fmt::print("ceiling: {:.1f} GFLOP/s fused multiply-adds on one thread\n", fma);
-  for (int threads : {1, 2}) {
-    const double read = ReadBandwidth(threads);
-    fmt::print("ceiling: {:.1f} GB/s read by {} threads\n", read, threads);
+  const int all = static_cast<int>(std::thread::hardware_concurrency());
+  for (int threads : all == 1 ? std::vector{1} : std::vector{all, 1}) {
+    const Ceilings ceilings{ReadBandwidth(threads), fma * threads};
+    fmt::print("ceiling: {:.1f} GB/s read by {} threads\n", ceilings.read, threads);
     for (const Heads& heads : {kLlama8B, kQwenHalfB}) {
-      for (KvCodec codec : kernels::kAllKvCodecs) {
-        for (int context : {1024, 8192, 32768}) {
-          Register({heads, codec, 32, context - 1, 1, threads}, read, fma * threads);
-        }
-        for (int context : {0, 4096}) {
-          Register({heads, codec, 32, context, 512, threads}, read, fma * threads);
-        }
+      for (int context : {8192, 32768, 131072}) {
+        for (KvCodec codec : kCodecs) Register({heads, codec, 32, context, 1, threads}, ceilings);
       }
       for (int block_size : {16, 64}) {
-        Register({heads, KvCodec::kF16, block_size, 8191, 1, threads}, read, fma * threads);
+        Register({heads, KvCodec::kF16, block_size, 8192, 1, threads}, ceilings);
+      }
+      for (int context : {0, 4096}) {
+        for (KvCodec codec : kCodecs) Register({heads, codec, 32, context, 512, threads}, ceilings);
       }
     }
   }

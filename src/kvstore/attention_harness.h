@@ -155,8 +155,9 @@ class AttentionHarness {
   }
 
   KvStore MakeStore() const {
-    size_t frames = 1 + static_cast<size_t>(options_.sequences) * layout_.group_count() *
-                            static_cast<size_t>(BlocksPerSequence());
+    const int per_group = BlocksPerSequence() * (1 + layout_.tail_frames()) + layout_.sink_frames();
+    const size_t frames =
+        1 + static_cast<size_t>(options_.sequences) * layout_.group_count() * per_group;
     return std::move(KvStore::Create(layout_, frames * layout_.frame_bytes())).value();
   }
 
@@ -171,12 +172,18 @@ class AttentionHarness {
     }
     spare_ = frames.back();
     auto next = frames.begin();
+    auto take = [&](int count) {
+      next += count;
+      return std::vector<FrameId>(next - count, next);
+    };
     tables_.resize(options_.sequences);
-    for (auto& groups : tables_) {
-      groups.resize(layout_.group_count());
-      for (auto& table : groups) {
-        table.assign(next, next + BlocksPerSequence());
-        next += BlocksPerSequence();
+    tails_.resize(options_.sequences);
+    sinks_.resize(options_.sequences);
+    for (int i = 0; i < options_.sequences; ++i) {
+      for (int group = 0; group < layout_.group_count(); ++group) {
+        tables_[i].push_back(take(BlocksPerSequence()));
+        tails_[i].push_back(take(BlocksPerSequence() * layout_.tail_frames()));
+        sinks_[i].push_back(take(layout_.sink_frames()));
       }
     }
   }
@@ -188,19 +195,27 @@ class AttentionHarness {
   void BuildRuns(const std::vector<Piece>& pieces) {
     runs_.clear();
     block_tables_.assign(pieces.size(), {});
+    tail_blocks_.assign(pieces.size(), {});
+    tail_frames_.assign(pieces.size() * layout_.group_count(), {});
     rows_ = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {
-      int sequence = pieces[i].sequence;
-      int position = lengths_[sequence];
+      const int sequence = pieces[i].sequence;
+      const int position = lengths_[sequence];
+      const int end = position + pieces[i].rows;
+      FindTailBlocks(position, end, tail_blocks_[i]);
       for (int group = 0; group < layout_.group_count(); ++group) {
-        int first = VisibleRange(position, layout_.window(group)).begin / layout_.block_size();
-        int last = (position + pieces[i].rows - 1) / layout_.block_size();
-        std::vector<FrameId>& frames = tables_[sequence][group];
-        for (int block = 0; block < first; ++block) {
-          std::memset(store_.frame(frames[block]), 0xff, layout_.frame_bytes());
+        block_tables_[i].push_back(TableOf(sequence, group, position, SealedEnd(end)));
+        std::vector<FrameId>& tail = tail_frames_[i * layout_.group_count() + group];
+        for (int block : tail_blocks_[i]) {
+          const auto first = tails_[sequence][group].begin() + block * layout_.tail_frames();
+          tail.insert(tail.end(), first, first + layout_.tail_frames());
         }
-        block_tables_[i].push_back(
-            {first, std::span<const FrameId>(frames.data() + first, last + 1 - first)});
+        block_tables_[i].back().tail = {tail_blocks_[i], tail};
+      }
+      for (int frame = 0; frame < layout_.sink_frames(); ++frame) {
+        for (int group = 0; group < layout_.group_count(); ++group) {
+          block_tables_[i].push_back({0, {sinks_[sequence][group].data() + frame, 1}});
+        }
       }
       runs_.push_back({rows_, pieces[i].rows, position, block_tables_[i]});
       rows_ += pieces[i].rows;
@@ -209,6 +224,35 @@ class AttentionHarness {
     out_.resize(q_.size());
     k_.resize(static_cast<size_t>(rows_) * kv_size());
     v_.resize(k_.size());
+  }
+
+  // Positions whose residual group is complete at `end`.
+  int SealedEnd(int end) const {
+    const int residual = layout_.residual_tokens();
+    return residual == 0 ? end : end / residual * residual;
+  }
+
+  // The blocks that a step over [position, end) finds or leaves in tail frames.
+  void FindTailBlocks(int position, int end, std::vector<int>& blocks) const {
+    if (!layout_.has_tail()) return;
+    const int n = layout_.block_size();
+    const int begun = (position + n - 1) / n;
+    for (int b = SealedEnd(position) / n; b < begun; ++b) blocks.push_back(b);
+    for (int b = std::max(begun, SealedEnd(end) / n); b * n < end; ++b) blocks.push_back(b);
+  }
+
+  BlockTable TableOf(int sequence, int group, int position, int sealed_end) {
+    const int first = VisibleRange(position, layout_.window(group)).begin / layout_.block_size();
+    const int end = (sealed_end + layout_.block_size() - 1) / layout_.block_size();
+    std::vector<FrameId>& frames = tables_[sequence][group];
+    for (int block = 0; block < first; ++block) {
+      std::memset(store_.frame(frames[block]), 0xff, layout_.frame_bytes());
+      for (int i = 0; i < layout_.tail_frames(); ++i) {
+        const FrameId tail = tails_[sequence][group][block * layout_.tail_frames() + i];
+        std::memset(store_.frame(tail), 0xff, layout_.frame_bytes());
+      }
+    }
+    return {first, std::span<const FrameId>(frames.data() + first, std::max(0, end - first))};
   }
 
   void FillRows(const std::vector<Piece>& pieces, int layer) {
@@ -250,7 +294,11 @@ class AttentionHarness {
   base::ThreadTeam team_;
   std::vector<int> lengths_;                               // [sequences]
   std::vector<std::vector<std::vector<FrameId>>> tables_;  // [sequences, groups, blocks]
+  std::vector<std::vector<std::vector<FrameId>>> tails_;   // [.., .., blocks * tail_frames]
+  std::vector<std::vector<std::vector<FrameId>>> sinks_;   // [.., .., sink_frames]
   FrameId spare_;                                          // in no table
+  std::vector<std::vector<int>> tail_blocks_;              // [pieces]
+  std::vector<std::vector<FrameId>> tail_frames_;          // [pieces * groups]
   std::vector<std::vector<std::vector<float>>> outputs_;  // [sequences, layers, positions * q_size]
   std::vector<std::vector<BlockTable>> block_tables_;     // [pieces, groups]
   std::vector<SequenceRun> runs_;

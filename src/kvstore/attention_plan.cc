@@ -23,6 +23,14 @@ size_t AlignUp(size_t floats) {
   return (floats + 15) / 16 * 16;
 }
 
+size_t QueryFloats(const KvLayout& layout) {
+  return kRowBlock * kernels::PreparedQueryBytes(layout.head_dim()) / sizeof(float);
+}
+
+bool HasFullQueries(const KvLayout& layout) {
+  return layout.has_tail() || layout.sink_tokens() > 0;
+}
+
 int CeilDiv(int64_t a, int64_t b) {
   return static_cast<int>((a + b - 1) / b);
 }
@@ -36,7 +44,15 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
   QUIRE_CHECK_GE(limits.max_rows, limits.max_sequences);
   QUIRE_CHECK_EQ(limits.q_heads % layout.kv_heads(), 0);
   runs_.reserve(limits.max_sequences);
-  writes_.reserve(limits.max_rows / layout.block_size() + 2 * limits.max_sequences);
+  const int open_blocks = layout.residual_tokens() / layout.block_size();
+  writes_.reserve(limits.max_rows / layout.block_size() + (2 + open_blocks) * limits.max_sequences);
+  staged_.reserve(limits.max_sequences);
+  if (layout.has_tail()) {
+    // A staged block is written by this step from its first token to its last.
+    staging_slots_ = limits.max_rows / layout.block_size();
+    staging_ =
+        Buffer::AllocateOrThrow(staging_slots_ * layout.kv_heads() * layout.full_pair_bytes());
+  }
   for (const LayerGroup& group : layout.groups()) {
     auto same = [&](const UnitList& list) { return list.window == group.window; };
     auto found = std::find_if(lists_.begin(), lists_.end(), same);
@@ -48,13 +64,17 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
   // 1/(threads * kUnitsPerThread) of all, into parts of about that cost.
   size_t row_blocks = CeilDiv(static_cast<int64_t>(limits.max_rows) * group_size(), kRowBlock) +
                       limits.max_sequences;
+  if (layout.has_tail()) row_blocks += limits.max_rows / layout.residual_tokens() + 1;
+  if (layout.has_tail()) row_blocks += limits.max_sequences;
   size_t split_units = 2 * limits.threads * kUnitsPerThread;
   for (UnitList& list : lists_) {
     list.units.reserve(row_blocks * layout.kv_heads() + split_units);
     list.splits.reserve(finished_.size());
   }
   size_t head_dim = layout.head_dim();
-  scratch_floats_ = 3 * AlignUp(kRowBlock * head_dim) + kRowBlock * kSpan + 4 * AlignUp(kRowBlock);
+  const size_t query_sets = HasFullQueries(layout) ? 2 : 1;
+  scratch_floats_ = query_sets * AlignUp(QueryFloats(layout)) + 2 * AlignUp(kRowBlock * head_dim) +
+                    kRowBlock * kSpan + 4 * AlignUp(kRowBlock);
   scratch_ = Buffer::AllocateOrThrow(scratch_floats_ * sizeof(float) * limits.threads);
   partial_values_ = Buffer::AllocateOrThrow(kMaxPartials * head_dim * sizeof(float));
   partial_sums_ = Buffer::AllocateOrThrow(2 * kMaxPartials * sizeof(float));
@@ -66,7 +86,10 @@ AttentionPlan::Scratch AttentionPlan::scratch(int thread) {
   auto take = [&](size_t floats) { return std::exchange(next, next + AlignUp(floats)); };
   size_t values = static_cast<size_t>(kRowBlock) * layout_.head_dim();
   Scratch scratch;
-  scratch.q = take(values);
+  scratch.queries = reinterpret_cast<std::byte*>(take(QueryFloats(layout_)));
+  if (HasFullQueries(layout_)) {
+    scratch.full_queries = reinterpret_cast<std::byte*>(take(QueryFloats(layout_)));
+  }
   scratch.scores = take(kRowBlock * kSpan);
   scratch.total = {take(kRowBlock), take(kRowBlock), take(values)};
   scratch.part = {take(kRowBlock), take(kRowBlock), take(values)};
@@ -86,41 +109,85 @@ bool AttentionPlan::FinishUnit(int split, int units) {
   return true;
 }
 
+// The end of the positions that are sealed once the run is done.
+int AttentionPlan::SealedEnd(const SequenceRun& run) const {
+  const int end = run.first_position + run.rows;
+  return layout_.has_tail() ? end / layout_.residual_tokens() * layout_.residual_tokens() : end;
+}
+
+// The first block that the run begins.
+int AttentionPlan::FirstNewBlock(const SequenceRun& run) const {
+  return CeilDiv(run.first_position, layout_.block_size());
+}
+
 void AttentionPlan::CheckRun(const SequenceRun& run) const {
   QUIRE_CHECK_GE(run.rows, 1);
   QUIRE_CHECK_GE(run.first_position, 0);
-  QUIRE_CHECK_EQ(static_cast<int>(run.tables.size()), layout_.group_count());
-  int last_block = (run.first_position + run.rows - 1) / layout_.block_size();
+  QUIRE_CHECK_EQ(static_cast<int>(run.tables.size()), layout_.table_count());
+  const int body_blocks = CeilDiv(SealedEnd(run), layout_.block_size());
   for (int group = 0; group < layout_.group_count(); ++group) {
     const BlockTable& table = run.tables[group];
     int first_seen = VisibleRange(run.first_position, layout_.window(group)).begin;
     QUIRE_CHECK_LE(table.first_block, first_seen / layout_.block_size());
-    QUIRE_CHECK_GT(table.first_block + static_cast<int>(table.frames.size()), last_block);
+    if (body_blocks > table.first_block) {
+      QUIRE_CHECK_GE(table.first_block + static_cast<int>(table.frames.size()), body_blocks);
+    }
   }
 }
 
 void AttentionPlan::AddWrites(int run_index) {
   const SequenceRun& run = runs_[run_index];
-  int block_size = layout_.block_size();
+  const int block_size = layout_.block_size();
+  const int sealed = layout_.has_tail() ? SealedEnd(run) / block_size : 0;
+  if (layout_.has_tail()) {
+    // Blocks of a group that this run completes, but of which it has no rows.
+    const int residual = layout_.residual_tokens();
+    const int first = run.first_position / residual * residual / block_size;
+    for (int b = first; b < std::min(sealed, run.first_position / block_size); ++b) {
+      writes_.push_back({run_index, b, 0, 0, Seal::kYes});
+    }
+  }
   for (int row = 0; row < run.rows;) {
     int position = run.first_position + row;
+    int block = position / block_size;
     int count = std::min(run.rows - row, block_size - position % block_size);
-    writes_.push_back({run_index, position / block_size, row, count});
+    writes_.push_back({run_index, block, row, count, block < sealed ? Seal::kYes : Seal::kNo});
     row += count;
   }
+}
+
+AttentionPlan::FullPlace AttentionPlan::full_place(int run, int block, int layer,
+                                                   int kv_head) const {
+  const kv::TailView& tail = runs_[run].tables[layout_.group_of(layer)].tail;
+  const auto found = std::ranges::lower_bound(tail.blocks, block);
+  if (found != tail.blocks.end() && *found == block) {
+    const PairPlace place = layout_.tail_place(layer, kv_head);
+    const auto first = (found - tail.blocks.begin()) * layout_.tail_frames();
+    return {tail.frames[first + place.frame], place.keys, place.values};
+  }
+  const int slot = staged_[run] + block - FirstNewBlock(runs_[run]);
+  QUIRE_DCHECK(block >= FirstNewBlock(runs_[run]) && slot < staging_slots_);
+  const size_t keys = (slot * layout_.kv_heads() + kv_head) * layout_.full_pair_bytes();
+  return {std::nullopt, keys, keys + layout_.full_key_bytes()};
 }
 
 void AttentionPlan::Build(std::span<const SequenceRun> runs) {
   QUIRE_CHECK_LE(static_cast<int>(runs.size()), limits_.max_sequences);
   runs_.assign(runs.begin(), runs.end());
   writes_.clear();
+  staged_.clear();
   int rows = 0;
+  int staged = 0;
   for (int i = 0; i < static_cast<int>(runs_.size()); ++i) {
     CheckRun(runs_[i]);
     rows += runs_[i].rows;
     QUIRE_CHECK_LE(rows, limits_.max_rows);
     AddWrites(i);
+    staged_.push_back(staged);
+    if (!layout_.has_tail()) continue;
+    staged += std::max(0, SealedEnd(runs_[i]) / layout_.block_size() - FirstNewBlock(runs_[i]));
   }
+  if (layout_.has_tail()) QUIRE_CHECK_LE(staged, staging_slots_);
   for (UnitList& list : lists_) BuildList(list);
 }
 
@@ -129,8 +196,16 @@ void AttentionPlan::ForEachRowBlock(int window, Visit visit) const {
   for (int i = 0; i < static_cast<int>(runs_.size()); ++i) {
     const SequenceRun& run = runs_[i];
     int rows = run.rows * group_size();
-    for (int first = 0; first < rows; first += kRowBlock) {
-      RowBlock block{.run = i, .first = first, .rows = std::min(kRowBlock, rows - first)};
+    int next = 0;
+    for (int first = 0; first < rows; first = next) {
+      next = std::min(rows, first + kRowBlock);
+      if (layout_.has_tail()) {
+        const int residual = layout_.residual_tokens();
+        const int group = (run.first_position + first / group_size()) / residual;
+        const int rows_of_group = ((group + 1) * residual - run.first_position) * group_size();
+        next = std::min(next, rows_of_group);
+      }
+      RowBlock block{.run = i, .first = first, .rows = next - first};
       int begin = VisibleRange(run.first_position + first / group_size(), window).begin;
       int last = run.first_position + (first + block.rows - 1) / group_size();
       block.first_span = begin / kSpan;

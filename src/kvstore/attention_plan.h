@@ -8,7 +8,8 @@
 //
 // How work is cut never changes a result (see attention.h), so the cut follows load alone:
 //   rows    of a run and KV head: its (query, q head of the group) pairs, query by query
-//   unit  = (run, KV head, up to kRowBlock rows, a range of spans). A unit usually takes all spans
+//   unit  = (run, KV head, up to kRowBlock rows, a range of spans). Its rows' positions lie in one
+//           residual group, so all of them see a block alike. A unit usually takes all spans
 //           its rows see; where that would leave threads idle the range is split, each span's
 //           partial result is stored, and whoever finishes last merges them from left to right.
 #pragma once
@@ -19,16 +20,23 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "kv/kv_cache.h"
 #include "kvstore/kv_layout.h"
 #include "tensor/buffer.h"
 
 namespace quire::kvstore {
 
-// frames[i] holds block first_block + i of the sequence. Windowed groups drop leading blocks.
+// frames[i] holds block first_block + i of the sequence. Windowed groups drop leading blocks. With
+// residual groups: blocks of groups that are sealed when the step ends; the others have a tail.
 struct BlockTable {
   int first_block = 0;
   std::span<const FrameId> frames;
+  kv::TailView tail = {};
 };
+
+inline BlockTable TableOf(const kv::Lease& lease, int table) {
+  return {lease.first_block(table), lease.frames(table), lease.tail(table)};
+}
 
 // A sequence's part in a step: query i is row first_row + i of the batch and has position
 // first_position + i. After the step's WriteKv the sequence has first_position + rows tokens.
@@ -36,7 +44,7 @@ struct SequenceRun {
   int first_row = 0;
   int rows = 0;
   int first_position = 0;
-  std::span<const BlockTable> tables;  // [layer groups]
+  std::span<const BlockTable> tables;  // [layout.table_count()]
 };
 
 // The largest step that a plan can hold.
@@ -89,12 +97,22 @@ class AttentionPlan {
     std::vector<Split> splits;
   };
 
-  // Some new rows of a run that lie in one block.
+  // What a step writes of one block: new rows of a run, and, where the step completes the block's
+  // residual group, all of it sealed (then there may be no new rows).
+  enum class Seal : uint8_t { kNo, kYes };
   struct WriteItem {
     int run = 0;
     int block = 0;
     int first = 0;  // of the run's rows
     int count = 0;
+    Seal seal = Seal::kNo;
+  };
+
+  // Where the f16 pieces of an unsealed block lie: in a tail frame, or (nullopt) in staging().
+  struct FullPlace {
+    std::optional<FrameId> frame;
+    size_t keys = 0;  // offsets
+    size_t values = 0;
   };
 
   // Running softmax of some rows: the largest score, the sum of weights relative to it (0: nothing
@@ -107,10 +125,11 @@ class AttentionPlan {
 
   // One thread's memory.
   struct Scratch {
-    float* q = nullptr;       // [kRowBlock * head_dim]
-    float* scores = nullptr;  // [kRowBlock, kSpan]
-    RowState total;           // [kRowBlock]
-    RowState part;            // [kRowBlock]
+    std::byte* queries = nullptr;       // [kRowBlock, kernels::PreparedQueryBytes(head_dim)]
+    std::byte* full_queries = nullptr;  // for f16 keys, likewise; null: no tail and no sinks
+    float* scores = nullptr;            // [kRowBlock, kSpan]
+    RowState total;                     // [kRowBlock]
+    RowState part;                      // [kRowBlock]
   };
 
   AttentionPlan(const KvLayout& layout, const AttentionLimits& limits);
@@ -126,6 +145,11 @@ class AttentionPlan {
 
   std::span<const SequenceRun> runs() const { return runs_; }
   std::span<const WriteItem> writes() const { return writes_; }
+  // Of a block that is not sealed, or that this step seals.
+  FullPlace full_place(int run, int block, int layer, int kv_head) const;
+  // One layer's blocks that this step begins and completes: no tail frame holds them.
+  std::byte* staging() { return staging_.data(); }
+  const std::byte* staging() const { return staging_.data(); }
   const UnitList& units(int layer) const { return lists_[list_of_group_[layout_.group_of(layer)]]; }
   Scratch scratch(int thread);
   RowState partial(int index);
@@ -148,6 +172,8 @@ class AttentionPlan {
   void ForEachRowBlock(int window, Visit visit) const;
   void CheckRun(const SequenceRun& run) const;
   void AddWrites(int run);
+  int FirstNewBlock(const SequenceRun& run) const;
+  int SealedEnd(const SequenceRun& run) const;
   void BuildList(UnitList& list);
   void AddUnits(UnitList& list, const RowBlock& block, int parts);
   std::optional<int> TryReservePartials(const RowBlock& block);
@@ -156,6 +182,9 @@ class AttentionPlan {
   AttentionLimits limits_;
   std::vector<SequenceRun> runs_;
   std::vector<WriteItem> writes_;
+  std::vector<int> staged_;  // [runs] staging slot of the run's first new block
+  int staging_slots_ = 0;
+  Buffer staging_;                          // [staging_slots, kv_heads, f16 pair]
   std::vector<UnitList> lists_;             // one per distinct window
   std::vector<int> list_of_group_;          // [layer groups]
   int partials_used_ = 0;                   // while building a list

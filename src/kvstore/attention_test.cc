@@ -6,6 +6,7 @@
 
 #include "kernels/attention_math.h"
 #include "kvstore/attention_harness.h"
+#include "kvstore/attention_reference.h"
 #include "testing/sanitized.h"
 
 namespace quire::kvstore {
@@ -35,68 +36,39 @@ int FuzzRounds() {
   return TestedIsas().size() == 1 ? 2 : kRounds;
 }
 
-// One row in double precision on the stored values, and how far f32 arithmetic may stray from it.
-struct Reference {
-  std::vector<double> out;        // [head_dim]
-  std::vector<double> tolerance;  // [head_dim]
-};
+// Queries and weights of quantized codecs are integers of 16 bits.
+constexpr double kQuantizedError = 2e-3;
 
-// With eps = 2^-24: a score is off by at most (head_dim + 3) eps sum|q k| scale (plus 4 eps cap), a
-// weight relative to the others by twice that and a few eps of exp, a sum of n products by n eps.
-Reference ReferenceRow(const AttentionHarness& harness, int sequence, int layer, int position,
-                       int q_head) {
-  constexpr double kEps = 0x1p-24;
-  const AttentionShape& shape = harness.shape();
-  int d = shape.head_dim;
-  int kv_column = q_head / shape.group_size() * d;
-  PositionRange seen = VisibleRange(position, shape.windows[layer]);
-  std::vector<double> q(d), scores;
-  for (int c = 0; c < d; ++c) {
-    q[c] = harness.Value(Stream::kQuery, sequence, layer, position, q_head * d + c);
-  }
-  double score_error = 0;
-  double max = -INFINITY;
-  for (int p = seen.begin; p < seen.end; ++p) {
-    double score = 0, magnitude = 0;
-    for (int c = 0; c < d; ++c) {
-      double k = testing::Stored(shape.format.key_codec,
-                                 harness.Value(Stream::kKey, sequence, layer, p, kv_column + c));
-      score += q[c] * k * shape.scale();
-      magnitude += std::fabs(q[c] * k) * shape.scale();
+// A row is within kQuantizedError of the reference in relation to its length; with plain codecs
+// each number is within the bound of f32 arithmetic.
+void ExpectNear(const float* out, const testing::ReferenceRow& row, bool quantized) {
+  double error = 0, length = 0;
+  for (size_t c = 0; c < row.out.size(); ++c) {
+    if (!quantized) {
+      ASSERT_NEAR(out[c], row.out[c], row.tolerance[c]) << "channel " << c;
     }
-    score_error = std::max(score_error, (d + 3) * kEps * magnitude);
-    if (shape.softcap != 0) score = shape.softcap * std::tanh(score / shape.softcap);
-    scores.push_back(score);
-    max = std::max(max, score);
+    error += (out[c] - row.out[c]) * (out[c] - row.out[c]);
+    length += row.out[c] * row.out[c];
   }
-  if (shape.softcap != 0) score_error += 4 * kEps * shape.softcap;
-  double sum = 0;
-  for (double& score : scores) sum += score = std::exp(score - max);
-  Reference row{std::vector<double>(d, 0.0), std::vector<double>(d, 0.0)};
-  for (int p = seen.begin; p < seen.end; ++p) {
-    double weight = scores[p - seen.begin] / sum;
-    for (int c = 0; c < d; ++c) {
-      double v = testing::Stored(shape.format.value_codec,
-                                 harness.Value(Stream::kValue, sequence, layer, p, kv_column + c));
-      row.out[c] += weight * v;
-      row.tolerance[c] += weight * std::fabs(v);
-    }
+  if (quantized) {
+    ASSERT_LE(std::sqrt(error), kQuantizedError * std::sqrt(length));
   }
-  double relative = 2 * score_error + (2.0 * static_cast<double>(scores.size()) + 16) * kEps;
-  for (double& tolerance : row.tolerance) tolerance = tolerance * relative + 1e-30;
-  return row;
 }
 
 // Compares every `stride`-th position of a sequence, one q head each in turn.
 void ExpectMatchesDouble(const AttentionHarness& harness, int sequence, int stride) {
+  const AttentionShape& shape = harness.shape();
   for (int layer = 0; layer < harness.layers(); ++layer) {
-    for (int p = 0; p < harness.length(sequence); p += stride) {
-      int q_head = p % harness.shape().q_heads;
-      Reference row = ReferenceRow(harness, sequence, layer, p, q_head);
-      const float* out = harness.Output(sequence, layer, p, q_head);
-      for (int c = 0; c < harness.shape().head_dim; ++c) {
-        ASSERT_NEAR(out[c], row.out[c], row.tolerance[c])
-            << "layer " << layer << " position " << p << " q head " << q_head << " channel " << c;
+    const KvCodecs codecs = harness.layout().codecs(layer);
+    const bool quantized = IsQuantized(codecs.keys) || IsQuantized(codecs.values);
+    for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
+      const testing::Reference reference(harness, sequence, layer, kv_head);
+      for (int p = 0; p < harness.length(sequence); p += stride) {
+        const int q_head = p % shape.q_heads;
+        if (q_head / shape.group_size() != kv_head) continue;
+        SCOPED_TRACE(fmt::format("layer {} position {} q head {}", layer, p, q_head));
+        ExpectNear(harness.Output(sequence, layer, p, q_head), reference.Row(p, q_head), quantized);
+        if (::testing::Test::HasFatalFailure()) return;
       }
     }
   }
@@ -106,6 +78,7 @@ TEST(Attention, EveryLengthUpTo300MatchesDoublePrecisionInEveryCodecAndBlockSize
   for (Isa isa : TestedIsas()) {
     for (KvCodec codec : kernels::kAllKvCodecs) {
       for (int block_size : {16, 32, 64}) {
+        if (block_size < MinBlockSize(codec)) continue;
         SCOPED_TRACE(fmt::format("isa {} codec {} block {}", static_cast<int>(isa), Name(codec),
                                  block_size));
         AttentionShape shape{.q_heads = 3, .kv_heads = 1, .head_dim = 32};
@@ -135,12 +108,33 @@ TEST(Attention, HeadSizesAndGroupsMatchDoublePrecision) {
   }
 }
 
+TEST(Attention, QuantizedHeadSizesAndGroupsMatchDoublePrecision) {
+  for (KvCodec codec : kernels::kAllKvCodecs) {
+    if (!IsQuantized(codec)) continue;
+    for (int head_dim : {8, 40, 64, 80, 96, 112, 128, 256}) {
+      for (auto [q_heads, kv_heads] : {std::pair(2, 2), std::pair(14, 2), std::pair(9, 1)}) {
+        SCOPED_TRACE(
+            fmt::format("{} head size {} heads {}/{}", Name(codec), head_dim, q_heads, kv_heads));
+        AttentionShape shape{.q_heads = q_heads, .kv_heads = kv_heads, .head_dim = head_dim};
+        shape.format = {codec, codec, 32};
+        shape.format.residual_tokens = 32;
+        AttentionHarness harness(shape, {.max_positions = 100, .max_rows = 100});
+        harness.Prefill(FastTable(), 0, 100, 67);
+        ExpectMatchesDouble(harness, 0, 9);
+      }
+    }
+  }
+}
+
 TEST(Attention, WindowsAndSoftcapMatchDoublePrecision) {
   for (Isa isa : TestedIsas()) {
     for (float softcap : {0.0f, 2.0f, 50.0f}) {
       AttentionShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32};
       shape.windows = {0, 1, 5, 33, 300, 0, 256};
       shape.softcap = softcap;
+      shape.format.layers = {{2, {KvCodec::kKivi4, KvCodec::kInt8}},
+                             {4, {KvCodec::kInt4, KvCodec::kFp8E4M3}}};
+      shape.format.residual_tokens = 32;
       AttentionHarness harness(shape, {.max_positions = 600, .max_rows = 600, .threads = 3});
       harness.Prefill(TableFor(isa), 0, 30, 1);
       harness.Prefill(TableFor(isa), 0, isa == Isa::kScalar ? 250 : 570, 190);
@@ -165,16 +159,33 @@ class Dice {
   base::CounterRng rng_;
 };
 
+KvFormat RandomFormat(Dice& dice, int layers) {
+  auto codec = [&] { return kernels::kAllKvCodecs[dice.Between(0, kernels::kKvCodecCount - 1)]; };
+  for (;;) {
+    KvFormat format{codec(), codec(), dice.OneOf({16, 32, 64})};
+    if (dice.Between(0, 2) == 0) format.layers = {{0, {codec(), codec()}}};
+    if (dice.Between(0, 1) == 0) format.residual_tokens = dice.OneOf({16, 32, 100});
+    if (dice.Between(0, 1) == 0) format.sink_tokens = dice.OneOf({0, 1, 16});
+    if (ValidateFormat(format, layers).ok()) return format;
+  }
+}
+
+bool HasQuantized(const KvLayout& layout) {
+  for (int layer = 0; layer < layout.layers(); ++layer) {
+    const KvCodecs codecs = layout.codecs(layer);
+    if (IsQuantized(codecs.keys) || IsQuantized(codecs.values)) return true;
+  }
+  return false;
+}
+
 AttentionShape RandomShape(Dice& dice) {
   AttentionShape shape;
   shape.kv_heads = dice.Between(1, 3);
   shape.q_heads = shape.kv_heads * dice.Between(1, 8);
   shape.head_dim = dice.OneOf({8, 16, 20, 32, 64, 80});
-  shape.format = {dice.OneOf({KvCodec::kF32, KvCodec::kF16, KvCodec::kBf16}),
-                  dice.OneOf({KvCodec::kF32, KvCodec::kF16, KvCodec::kBf16}),
-                  dice.OneOf({16, 32, 64})};
   shape.windows = {dice.OneOf({0, 0, 1, 20, 70, 256, 300})};
   if (dice.Between(0, 1) == 1) shape.windows.push_back(0);
+  shape.format = RandomFormat(dice, static_cast<int>(shape.windows.size()));
   if (dice.Between(0, 3) == 0) shape.softcap = 20.0f;
   return shape;
 }
@@ -233,8 +244,9 @@ TEST(Attention, BatchChunksThreadsAndFramesNeverChangeABit) {
     std::vector<int> lengths;
     for (int i = dice.Between(1, 4); i > 0; --i) lengths.push_back(dice.Between(1, 700));
     auto whole = Undisturbed(shape, lengths, seed);
-    // The block size must not matter either.
-    shape.format.block_size = dice.OneOf({16, 32, 64});
+    // The block size must not matter either, unless numbers of a block share something.
+    const int block_size = dice.OneOf({16, 32, 64});
+    if (!HasQuantized(whole->layout())) shape.format.block_size = block_size;
     for (int threads : {1, 2, 3}) {
       AttentionHarness mixed(shape, {.sequences = static_cast<int>(lengths.size()),
                                      .max_positions = 700,
@@ -252,7 +264,8 @@ TEST(Attention, BatchChunksThreadsAndFramesNeverChangeABit) {
 TEST(Attention, ChunksOf1And7And64EqualWholePrefillBitForBit) {
   for (KvCodec codec : kernels::kAllKvCodecs) {
     for (int block_size : {16, 32, 64}) {
-      AttentionShape shape{.q_heads = 7, .kv_heads = 1, .head_dim = 40};
+      if (block_size < MinBlockSize(codec)) continue;
+      AttentionShape shape{.q_heads = 7, .kv_heads = 1, .head_dim = 48};
       shape.windows = {0, 50};
       shape.format = {codec, codec, block_size};
       auto whole = Undisturbed(shape, {300}, 3);
@@ -374,7 +387,7 @@ TEST(AttentionPlan, UnitsCoverEveryRowAndSpanOnceAndNothingGrows) {
     AttentionPlan plan(layout, limits);
     size_t capacity = plan.units(0).units.capacity();
     std::vector<FrameId> frames(20000 / 16 + 1);
-    std::vector<BlockTable> tables(layout.group_count(), {0, frames});
+    std::vector<BlockTable> tables(layout.table_count(), {0, frames});
     std::vector<SequenceRun> runs;
     int rows = 0;
     for (int i = 0; i < limits.max_sequences; ++i) {

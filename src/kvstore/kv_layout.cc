@@ -1,12 +1,15 @@
 #include "kvstore/kv_layout.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
 
 namespace quire::kvstore {
 namespace {
+
+using kernels::KvCodec;
 
 constexpr size_t kPieceAlignment = 64;
 constexpr int kMaxLayers = 1024;
@@ -47,11 +50,7 @@ int ChooseLayerSlots(const std::vector<int>& counts) {
   return best;
 }
 
-Status Validate(const KvGeometry& geometry, const KvFormat& format) {
-  if (format.block_size != 16 && format.block_size != 32 && format.block_size != 64) {
-    return MakeError(ErrorKind::kUsage, "a block of {} tokens is not possible: use 16, 32 or 64",
-                     format.block_size);
-  }
+Status Validate(const KvGeometry& geometry) {
   int layers = static_cast<int>(geometry.sliding_windows.size());
   if (layers < 1 || layers > kMaxLayers || geometry.kv_heads < 1 || geometry.kv_heads > kMaxHeads ||
       geometry.head_dim < 1 || geometry.head_dim > kMaxHeadDim) {
@@ -73,17 +72,31 @@ Status Validate(const KvGeometry& geometry, const KvFormat& format) {
 }  // namespace
 
 Result<KvLayout> KvLayout::Create(KvGeometry geometry, KvFormat format) {
-  QUIRE_RETURN_IF_ERROR(Validate(geometry, format));
+  QUIRE_RETURN_IF_ERROR(Validate(geometry));
+  const int layers = static_cast<int>(geometry.sliding_windows.size());
+  QUIRE_RETURN_IF_ERROR(ValidateFormat(format, layers));
   KvLayout layout;
+  layout.residual_tokens_ = ResidualTokens(format, layers);
+  layout.sink_tokens_ = SinkTokens(format, layers);
   layout.geometry_ = std::move(geometry);
-  layout.format_ = format;
+  layout.format_ = std::move(format);
+  const int block_size = layout.block_size();
+  const int head_dim = layout.head_dim();
+  for (int layer = 0; layer < layers; ++layer) {
+    const KvCodecs codecs = layout.codecs(layer);
+    layout.pieces_.push_back(
+        {.offset = 0,
+         .key_bytes = AlignUp(kernels::KeyPieceBytes(codecs.keys, head_dim, block_size)),
+         .value_bytes = AlignUp(kernels::ValuePieceBytes(codecs.values, head_dim, block_size))});
+  }
+  layout.full_key_bytes_ = AlignUp(kernels::KeyPieceBytes(KvCodec::kF16, head_dim, block_size));
+  layout.full_value_bytes_ = AlignUp(kernels::ValuePieceBytes(KvCodec::kF16, head_dim, block_size));
+  layout.sink_key_bytes_ = AlignUp(kernels::KeyPieceBytes(KvCodec::kF16, head_dim, kSinkBlock));
+  layout.sink_value_bytes_ =
+      AlignUp(kernels::ValuePieceBytes(KvCodec::kF16, head_dim, layout.sink_tokens_));
   layout.CutIntoGroups();
-  layout.key_bytes_ =
-      AlignUp(kernels::KvPieceBytes(format.key_codec, layout.head_dim(), format.block_size));
-  layout.value_bytes_ =
-      AlignUp(kernels::KvPieceBytes(format.value_codec, layout.head_dim(), format.block_size));
-  layout.layer_bytes_ =
-      static_cast<size_t>(layout.kv_heads()) * (layout.key_bytes_ + layout.value_bytes_);
+  layout.SpreadBySize();
+  layout.PlacePieces();
   return layout;
 }
 
@@ -108,13 +121,79 @@ void KvLayout::CutIntoGroups() {
   }
 }
 
+// Layers of a window whose codecs differ in size are spread over its groups so that the groups come
+// out about equal: the largest frame decides for all.
+void KvLayout::SpreadBySize() {
+  const auto bytes = [&](int layer) {
+    return pieces_[layer].key_bytes + pieces_[layer].value_bytes;
+  };
+  for (int first = 0; first < group_count();) {
+    int end = first;
+    std::vector<int> layers;
+    for (; end < group_count() && groups_[end].window == groups_[first].window; ++end) {
+      layers.insert(layers.end(), groups_[end].layers.begin(), groups_[end].layers.end());
+    }
+    const auto [least, most] = std::ranges::minmax(layers, {}, bytes);
+    if (end - first > 1 && bytes(least) != bytes(most)) {
+      std::ranges::stable_sort(layers, std::greater(), bytes);
+      std::vector<size_t> filled(group_count(), 0);
+      for (int group = first; group < end; ++group) groups_[group].layers.clear();
+      for (int layer : layers) {
+        std::optional<int> emptiest;
+        for (int group = first; group < end; ++group) {
+          if (static_cast<int>(groups_[group].layers.size()) == layer_slots_) continue;
+          if (!emptiest || filled[group] < filled[*emptiest]) emptiest = group;
+        }
+        filled[*emptiest] += bytes(layer);
+        groups_[*emptiest].layers.push_back(layer);
+      }
+    }
+    first = end;
+  }
+}
+
+void KvLayout::PlacePieces() {
+  for (int group = 0; group < group_count(); ++group) {
+    std::ranges::sort(groups_[group].layers);
+    size_t offset = 0;
+    for (size_t slot = 0; slot < groups_[group].layers.size(); ++slot) {
+      const int layer = groups_[group].layers[slot];
+      places_[layer] = {group, static_cast<int>(slot)};
+      pieces_[layer].offset = offset;
+      offset += kv_heads() * (pieces_[layer].key_bytes + pieces_[layer].value_bytes);
+    }
+    frame_bytes_ = std::max(frame_bytes_, offset);
+  }
+  // Toy models: a frame holds at least one pair of everything.
+  if (has_tail()) frame_bytes_ = std::max(frame_bytes_, full_pair_bytes());
+  if (sink_tokens_ > 0) frame_bytes_ = std::max(frame_bytes_, sink_key_bytes_ + sink_value_bytes_);
+}
+
+int KvLayout::FramesForPairs(size_t pair_bytes) const {
+  const int pairs = layer_slots_ * kv_heads();
+  return CeilDiv(pairs, static_cast<int>(frame_bytes_ / pair_bytes));
+}
+
+PairPlace KvLayout::PlaceOfPair(int layer, int kv_head, size_t key_bytes,
+                                size_t value_bytes) const {
+  const int pair = places_[layer].slot * kv_heads() + kv_head;
+  const int per_frame = static_cast<int>(frame_bytes_ / (key_bytes + value_bytes));
+  const size_t offset = (pair % per_frame) * (key_bytes + value_bytes);
+  return {pair / per_frame, offset, offset + key_bytes};
+}
+
 int64_t KvLayout::frames_for_tokens(int64_t tokens) const {
+  const int64_t group_blocks = std::max(residual_tokens_, block_size()) / block_size();
+  const int64_t blocks = (tokens + block_size() - 1) / block_size();
+  const int64_t sealed =
+      has_tail() ? tokens / (group_blocks * block_size()) * group_blocks : blocks;
   int64_t frames = 0;
   for (const LayerGroup& group : groups_) {
-    int64_t last = (tokens + block_size() - 1) / block_size();
-    int64_t first =
+    const int64_t first =
         group.window == 0 || tokens < group.window ? 0 : (tokens - group.window) / block_size();
-    frames += last - first;
+    frames += std::max<int64_t>(0, sealed - first);
+    frames += (blocks - std::max(sealed, std::min(first, blocks))) * tail_frames();
+    if (first == 0 && sealed > 0) frames += sink_frames();
   }
   return frames;
 }
@@ -130,13 +209,31 @@ Result<int> KvLayout::FramesIn(size_t arena_bytes) const {
   return static_cast<int>(std::min<size_t>(frames, std::numeric_limits<int32_t>::max()));
 }
 
+int KvLayout::LongestSequence(int frames, int step_tokens) const {
+  kv::KvCacheOptions options = CacheOptions(frames);
+  options.max_lease_tokens = 1 << 24;
+  return kv::KvCache::MaxSequenceTokens(options, step_tokens);
+}
+
 kv::KvCacheOptions KvLayout::CacheOptions(int frames) const {
   kv::KvCacheOptions options;
   options.frames = frames;
   options.block_tokens = block_size();
   options.groups.clear();
+  options.residual_tokens = residual_tokens_;
+  const auto window = [](const LayerGroup& group) {
+    return group.window == 0 ? std::nullopt : std::optional(group.window);
+  };
   for (const LayerGroup& group : groups_) {
-    options.groups.push_back({group.window == 0 ? std::nullopt : std::optional(group.window)});
+    options.groups.push_back({.window_tokens = window(group),
+                              .tail_frames = tail_frames(),
+                              .blocks = kv::GroupBlocks::kAll});
+  }
+  for (int frame = 0; frame < sink_frames(); ++frame) {
+    for (const LayerGroup& group : groups_) {
+      options.groups.push_back(
+          {.window_tokens = window(group), .tail_frames = 0, .blocks = kv::GroupBlocks::kFirst});
+    }
   }
   options.frame_bytes = static_cast<int64_t>(frame_bytes());
   return options;
@@ -148,6 +245,17 @@ std::string KvLayout::Describe() const {
       "{:.0f} bytes per token, {} bytes per frame\n",
       Name(format_.key_codec), Name(format_.value_codec), block_size(), layers(), kv_heads(),
       head_dim(), bytes_per_token(), frame_bytes());
+  for (const auto& [layer, codecs] : format_.layers) {
+    text += fmt::format("layer {}: keys {}, values {}\n", layer, Name(codecs.keys),
+                        Name(codecs.values));
+  }
+  if (has_tail()) {
+    text += fmt::format(
+        "groups of {} tokens stay in f16 until they are complete ({} frames per "
+        "block)\n",
+        residual_tokens_, tail_frames());
+  }
+  if (sink_tokens_ > 0) text += fmt::format("the first {} tokens stay in f16\n", sink_tokens_);
   for (const LayerGroup& group : groups_) {
     text += group.window == 0 ? std::string("full attention")
                               : fmt::format("window of {} tokens", group.window);

@@ -44,10 +44,10 @@ TEST(KvLayout, PiecesOfAFrameNeverOverlapAndAreAligned) {
           };
           for (int slot = 0; slot < layout.layer_slots(); ++slot) {
             for (int head = 0; head < kv_heads; ++head) {
-              claim(layout.key_offset(slot, head),
-                    kernels::KvPieceBytes(keys, head_dim, block_size));
-              claim(layout.value_offset(slot, head),
-                    kernels::KvPieceBytes(values, head_dim, block_size));
+              claim(layout.key_offset(layout.groups()[0].layers[slot], head),
+                    kernels::KeyPieceBytes(keys, head_dim, block_size));
+              claim(layout.value_offset(layout.groups()[0].layers[slot], head),
+                    kernels::ValuePieceBytes(values, head_dim, block_size));
             }
           }
         }

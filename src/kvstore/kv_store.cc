@@ -26,10 +26,23 @@ double MiB(size_t bytes) {
   return static_cast<double>(bytes) / (1 << 20);
 }
 
-// The first `tokens` of block_size columns of each of `rows` rows.
-void CopyColumns(const std::byte* from, std::byte* to, int rows, size_t row_bytes,
-                 size_t used_bytes) {
-  for (int r = 0; r < rows; ++r) std::memcpy(to + r * row_bytes, from + r * row_bytes, used_bytes);
+// The first `tokens` tokens of a piece; of a quantized one everything, since only the kernels know
+// which bytes belong to which token.
+void CopyKeys(const KvLayout& layout, int layer, int tokens, const std::byte* from, std::byte* to) {
+  const kernels::KvCodec codec = layout.codecs(layer).keys;
+  if (kernels::IsQuantized(codec)) {
+    std::memcpy(to, from, layout.key_bytes(layer));
+    return;
+  }
+  const size_t row = kernels::KeyPieceBytes(codec, 1, layout.block_size());
+  const size_t used = kernels::KeyPieceBytes(codec, 1, tokens);
+  for (int c = 0; c < layout.head_dim(); ++c) std::memcpy(to + c * row, from + c * row, used);
+}
+void CopyValues(const KvLayout& layout, int layer, int tokens, const std::byte* from,
+                std::byte* to) {
+  const kernels::KvCodec codec = layout.codecs(layer).values;
+  const size_t used = kernels::ValuePieceBytes(codec, layout.head_dim(), tokens);
+  std::memcpy(to, from, kernels::IsQuantized(codec) ? layout.value_bytes(layer) : used);
 }
 
 }  // namespace
@@ -53,19 +66,26 @@ void KvStore::CopyTokens(FrameId from, FrameId to, int tokens, int group) {
   QUIRE_CHECK(group >= 0 && group < layout_.group_count());
   const std::byte* source = frame(from);
   std::byte* target = frame(to);
-  int head_dim = layout_.head_dim();
-  int block_size = layout_.block_size();
-  size_t key_row = kernels::KvPieceBytes(layout_.format().key_codec, 1, block_size);
-  size_t key_used = kernels::KvPieceBytes(layout_.format().key_codec, 1, tokens);
-  size_t value_used = kernels::KvPieceBytes(layout_.format().value_codec, head_dim, tokens);
-  int slots = static_cast<int>(layout_.groups()[group].layers.size());
-  for (int slot = 0; slot < slots; ++slot) {
+  for (int layer : layout_.groups()[group].layers) {
     for (int head = 0; head < layout_.kv_heads(); ++head) {
-      size_t keys = layout_.key_offset(slot, head);
-      CopyColumns(source + keys, target + keys, head_dim, key_row, key_used);
-      size_t values = layout_.value_offset(slot, head);
-      std::memcpy(target + values, source + values, value_used);
+      const size_t keys = layout_.key_offset(layer, head);
+      CopyKeys(layout_, layer, tokens, source + keys, target + keys);
+      const size_t values = layout_.value_offset(layer, head);
+      CopyValues(layout_, layer, tokens, source + values, target + values);
     }
+  }
+}
+
+void KvStore::CopyFrame(FrameId from, FrameId to) {
+  std::memcpy(frame(to), frame(from), layout_.frame_bytes());
+}
+
+void KvStore::Execute(const kv::PendingCopy& copy) {
+  const bool body = copy.role == kv::FrameRole::kBody && copy.group < layout_.group_count();
+  if (body) {
+    CopyTokens(copy.from, copy.to, copy.tokens, copy.group);
+  } else {
+    CopyFrame(copy.from, copy.to);
   }
 }
 

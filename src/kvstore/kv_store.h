@@ -32,6 +32,10 @@ class KvStore {
   // Copies tokens [0, tokens) of a frame of `group` to another one: copy on write, and reuse of a
   // prefix that ends inside a block. The other tokens of `to` are undefined afterwards.
   void CopyTokens(FrameId from, FrameId to, int tokens, int group);
+  // Copies all of a frame: of a tail or of sinks.
+  void CopyFrame(FrameId from, FrameId to);
+  // What the control plane asks for, its groups being the layout's and then their sinks.
+  void Execute(const kv::PendingCopy& copy);
 
  private:
   KvStore(KvLayout layout, Buffer arena, int frames)

@@ -57,7 +57,9 @@ TEST_P(GoldenLogits, MatchAnIndependentEngine) {
     double tolerance;
   };
   for (const Case& expectation : {Case{KvCodec::kF32, 1e-4}, Case{KvCodec::kF16, 5e-3}}) {
-    ModelRunner runner(model, {.format = {expectation.codec, expectation.codec, 32}});
+    testing::ModelRunnerOptions options;
+    options.format.key_codec = options.format.value_codec = expectation.codec;
+    ModelRunner runner(model, options);
     std::vector<float> actual;
     for (const auto& list : ReadTokenLists(tokens)) {
       for (const auto& row : runner.Run(list, 64)) {

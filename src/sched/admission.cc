@@ -89,13 +89,23 @@ int Scheduler::GrowthExpected() const {
   const auto growing = std::ranges::count_if(
       groups, [](const kv::LayerGroup& group) { return !group.window_tokens; });
   double tokens = 0.0;
+  double frames = 0.0;
   for (SequenceId id : running_) {
     const Sequence& running = sequence(id);
     const double produced = running.output_tokens();
     const double most = MaxTokensOf(RequestOf(running).request) - produced;
-    tokens += std::clamp(std::max(output_tokens_mean_ - produced, produced / 2), 0.0, most);
+    const double more =
+        std::clamp(std::max(output_tokens_mean_ - produced, produced / 2), 0.0, most);
+    tokens += more;
+    // A tail grows and shrinks on the way: what counts is the most that is held at once.
+    if (cache_.options().residual_tokens > 0) {
+      const int length = static_cast<int>(running.tokens.size() + static_cast<size_t>(more));
+      frames += cache_.FramesToFinish(running.lease, length, 1);
+    }
   }
-  const double frames = tokens * static_cast<double>(growing) / cache_.block_tokens();
+  if (cache_.options().residual_tokens == 0) {
+    frames = tokens * static_cast<double>(growing) / cache_.block_tokens();
+  }
   return static_cast<int>(std::min(frames, cache_.options().frames / 2.0));
 }
 
@@ -145,7 +155,7 @@ bool Scheduler::AwaitsPrefix(Sequence& sequence) {
       continue;
     }
     int common = std::min(limit, CommonPrefix(sequence.tokens, from.tokens));
-    common -= common % cache_.block_tokens();
+    common -= common % cache_.seal_tokens();
     if (common <= std::max(request.cached_tokens, from.computed())) continue;
     request.cached_tokens = MatchOf(sequence).tokens;
     if (common <= request.cached_tokens) continue;
@@ -195,17 +205,9 @@ std::optional<kv::Lease> Scheduler::ReserveFirstChunk(const Sequence& sequence,
                                                       kv::PrefixMatch& match) {
   for (;;) {
     const int uncomputed = static_cast<int>(sequence.tokens.size()) - match.tokens;
-    int fits = 0;
-    int fails = std::min(uncomputed, prefill_budget_) + 1;
-    if (cache_.FramesToReserve(match, match.tokens + fails - 1) <= cache_.frames_available()) {
-      fits = fails - 1;
-    }
-    while (fits + 1 < fails) {
-      const int middle = fits + (fails - fits) / 2;
-      const int frames = cache_.FramesToReserve(match, match.tokens + middle);
-      (frames <= cache_.frames_available() ? fits : fails) = middle;
-    }
-    if (fits > 0) return cache_.Reserve(match, match.tokens + fits);
+    const int wanted = match.tokens + std::min(uncomputed, prefill_budget_);
+    const int length = cache_.LongestReservation(match, wanted);
+    if (length > match.tokens) return cache_.Reserve(match, length);
     if (!match.partial_source) return std::nullopt;
     match = cache_.FullBlocksOnly(match);
   }

@@ -198,7 +198,6 @@ class Scheduler {
   bool PreemptFor(const Sequence& sequence);
   void Preempt(size_t place);
   std::span<const kv::Lease* const> LeasesBehind(size_t place);
-  int LargestExtension(const Sequence& sequence, int tokens) const;
   void AddRun(Sequence& sequence, int tokens);
 
   // admission.cc

@@ -58,7 +58,8 @@ void Scheduler::PlanRun(Sequence& sequence) {
   if (wanted == 0) return;
   const int tokens = MakeRoom(sequence, sequence.computed() + wanted)
                          ? wanted
-                         : LargestExtension(sequence, wanted);
+                         : cache_.LongestExtension(sequence.lease, sequence.computed() + wanted) -
+                               sequence.computed();
   if (tokens == 0) {
     // It keeps what it has: preempting it would only cost the work done.
     ++counters_.stalls;
@@ -128,18 +129,6 @@ void Scheduler::Preempt(size_t place) {
 void Scheduler::PreemptAll() {
   QUIRE_CHECK(!in_step_);
   while (!running_.empty()) Preempt(running_.size() - 1);
-}
-
-// The most tokens (<= `tokens`) for which frames are left.
-int Scheduler::LargestExtension(const Sequence& sequence, int tokens) const {
-  int fits = 0;
-  int fails = tokens + 1;
-  while (fails - fits > 1) {
-    const int middle = fits + (fails - fits) / 2;
-    const int frames = cache_.FramesToExtend(sequence.lease, sequence.computed() + middle);
-    (frames <= cache_.frames_available() ? fits : fails) = middle;
-  }
-  return fits;
 }
 
 void Scheduler::AddRun(Sequence& sequence, int tokens) {

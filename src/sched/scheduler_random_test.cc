@@ -30,6 +30,8 @@ class RandomLoad {
       default:
         break;
     }
+    if (Below(2) == 0) AddTail();
+    if (Below(3) == 0) AddSinks();
     if (Below(3) == 0) {
       cache_.hash = [](uint64_t, std::span<const TokenId>) { return 7; };
     }
@@ -63,6 +65,20 @@ class RandomLoad {
 
  private:
   static constexpr int kVocabulary = 24;
+
+  void AddTail() {
+    cache_.residual_tokens = cache_.block_tokens * (1 + Below(4));
+    for (kv::LayerGroup& group : cache_.groups) group.tail_frames = 1 + Below(3);
+  }
+  // They follow the groups they belong to.
+  void AddSinks() {
+    const size_t groups = cache_.groups.size();
+    for (size_t g = 0; g < groups; ++g) {
+      cache_.groups.push_back({.window_tokens = cache_.groups[g].window_tokens,
+                               .tail_frames = 0,
+                               .blocks = kv::GroupBlocks::kFirst});
+    }
+  }
 
   int Below(int bound) { return static_cast<int>(rng_.NextBelow(bound)); }
   std::vector<TokenId> Tokens(int count) {

@@ -11,6 +11,7 @@
 
 #include "base/thread_team.h"
 #include "kernels/kernel_table.h"
+#include "kv/kv_cache.h"
 #include "kvstore/kv_store.h"
 #include "model/model_files.h"
 #include "model/transformer.h"
@@ -34,8 +35,8 @@ struct ModelRunnerOptions {
 struct RunnerSequence {
   std::vector<TokenId> tokens;
   int computed = 0;
-  std::vector<std::vector<FrameId>> frames;  // [layer groups][blocks]
-  LogitsRows logits;                         // [computed]
+  kv::Lease lease;
+  LogitsRows logits;  // [computed]
 };
 
 class ModelRunner {
@@ -52,18 +53,21 @@ class ModelRunner {
     auto layout = kvstore::KvLayout::Create(
         {config.kv_heads, config.head_dim, config.sliding_windows}, options.format);
     QUIRE_CHECK(layout.ok());
-    const int64_t blocks = static_cast<int64_t>(options.max_sequences) *
-                           (options.max_tokens / options.format.block_size + 1);
-    const int64_t frames = blocks * layout->group_count();
-    auto store = kvstore::KvStore::Create(*layout, frames * layout->frame_bytes());
+    kv::KvCacheOptions cache = layout->CacheOptions(1);
+    cache.max_leases = options.max_sequences;
+    cache.max_lease_tokens = options.max_tokens;
+    cache.prefix_caching = kv::PrefixCaching::kOff;
+    const size_t frames =
+        kv::KvCache::FramesForSequence(cache, options.max_tokens, options.max_rows);
+    auto store =
+        kvstore::KvStore::Create(*layout, frames * options.max_sequences * layout->frame_bytes());
     QUIRE_CHECK(store.ok());
     store_ = std::make_unique<kvstore::KvStore>(std::move(store).value());
+    cache.frames = store_->frames_total();
+    cache_ = std::make_unique<kv::KvCache>(cache);
     transformer_ = std::make_unique<model::Transformer>(
         model::TransformerParts{config, *weights_, *options.kernels, team_}, *layout,
         model::StepLimits{options.max_rows, options.max_sequences, 64, options.max_tokens});
-    // Descending, so that a sequence's frames are never in the arena's order.
-    for (int frame = static_cast<int>(frames) - 1; frame >= 0; --frame) free_.push_back({frame});
-    std::reverse(free_.begin(), free_.end());
   }
 
   const model::ModelConfig& config() const { return *files_->config(); }
@@ -71,7 +75,6 @@ class ModelRunner {
   RunnerSequence Start(std::vector<TokenId> tokens) {
     RunnerSequence sequence;
     sequence.tokens = std::move(tokens);
-    sequence.frames.resize(store_->layout().group_count());
     return sequence;
   }
 
@@ -98,7 +101,9 @@ class ModelRunner {
         const auto logits = transformer_->Logits(static_cast<int>(row), 1);
         sequences[i]->logits.emplace_back(logits.row(0), logits.row(0) + logits.cols);
       }
-      sequences[i]->computed += counts[i];
+      RunnerSequence& sequence = *sequences[i];
+      sequence.computed += counts[i];
+      cache_->Commit(sequence.lease, std::span(sequence.tokens).first(sequence.computed));
     }
   }
 
@@ -113,24 +118,19 @@ class ModelRunner {
     return sequence.logits;
   }
 
-  void Release(RunnerSequence& sequence) {
-    for (auto& frames : sequence.frames) {
-      free_.insert(free_.end(), frames.begin(), frames.end());
-      frames.clear();
-    }
-  }
+  void Release(RunnerSequence& sequence) { sequence.lease = kv::Lease(); }
 
  private:
   std::vector<kvstore::BlockTable> TablesFor(RunnerSequence& sequence, int tokens) {
-    const int block_size = options_.format.block_size;
+    if (!sequence.lease.held()) {
+      auto lease = cache_->Reserve(cache_->NoMatch({}), tokens);
+      QUIRE_CHECK(lease.has_value());
+      sequence.lease = *std::move(lease);
+    }
+    QUIRE_CHECK(cache_->Extend(sequence.lease, tokens));
     std::vector<kvstore::BlockTable> tables;
-    for (auto& frames : sequence.frames) {
-      while (static_cast<int>(frames.size()) * block_size < tokens) {
-        QUIRE_CHECK(!free_.empty());
-        frames.push_back(free_.back());
-        free_.pop_back();
-      }
-      tables.push_back({0, frames});
+    for (int table = 0; table < cache_->groups(); ++table) {
+      tables.push_back(kvstore::TableOf(sequence.lease, table));
     }
     return tables;
   }
@@ -140,8 +140,8 @@ class ModelRunner {
   std::unique_ptr<model::ModelFiles> files_;
   std::unique_ptr<model::Weights> weights_;
   std::unique_ptr<kvstore::KvStore> store_;
+  std::unique_ptr<kv::KvCache> cache_;
   std::unique_ptr<model::Transformer> transformer_;
-  std::vector<FrameId> free_;
 };
 
 }  // namespace quire::testing
