@@ -164,8 +164,9 @@ ablation_section() {
     done | ablation "First tokens in f16 (\`--kv-sink-tokens\`):"
   fi
   if has_flag --kv-rotation; then
-    { say ", rotated|int4|"; say ", not rotated|int4|--no-kv-rotation"; } |
-      ablation "Hadamard rotation:"
+    for planes in both keys values none; do
+      say ", $planes rotated|int4|--kv-rotation $planes"
+    done | ablation "Hadamard rotation (\`--kv-rotation\`):"
   fi
   { say "|kivi4|"; say "|k=int4,v=kivi4|--kv-residual 128"; say "|k=kivi4,v=int4|"; } |
     ablation "Keys per channel (kivi4) or per token and rotated (int4), and the same for values:"

@@ -180,6 +180,10 @@ void KvFormatFlags::DeclareForEveryCodec(base::FlagSet& flags) {
       .Add("kv-sink-tokens", &sink_tokens_,
            "First tokens of a sequence kept in f16 by codecs below 8 bits; by default 4.")
       .Unit("tokens");
+  flags
+      .Add("kv-rotation", &rotation_,
+           "Which of int4's planes are multiplied by a Hadamard matrix before they are stored.")
+      .OneOf({"none", "keys", "values", "both"});
   flags.Add("block-size", &block_size_, "Tokens per block of KV memory: 16, 32 or 64.")
       .Unit("tokens")
       .Range(16, 64);
@@ -199,6 +203,12 @@ Result<KvFormat> KvFormatFlags::Format() const {
   format.block_size = block_size_;
   format.residual_tokens = residual_;
   format.sink_tokens = sink_tokens_;
+  using kvstore::KvRotation;
+  for (const auto& [name, rotation] :
+       {std::pair{"none", KvRotation::kNone}, std::pair{"keys", KvRotation::kKeys},
+        std::pair{"values", KvRotation::kValues}, std::pair{"both", KvRotation::kBoth}}) {
+    if (rotation_ == name) format.rotation = rotation;
+  }
   return format;
 }
 

@@ -41,6 +41,7 @@ class KvFormatFlags {
   std::string skip_layers_;
   std::optional<int> residual_;
   std::optional<int> sink_tokens_;
+  std::string rotation_ = "both";
   int block_size_ = 32;
 };
 

@@ -36,6 +36,10 @@ class LoadClient {
     client_.Write(server::Post("/v1/completions", kind == Kind::kBad
                                                       ? R"({"prompt":"x","max_tokens":"many"})"
                                                       : request.body));
+    if (kind == Kind::kSlow) {
+      const int bytes = 2048;  // the kernel must not buffer the answer in its place
+      ::setsockopt(client_.socket(), SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    }
     ::fcntl(client_.socket(), F_SETFL, O_NONBLOCK);
   }
 

@@ -241,8 +241,7 @@ TEST(ServeLimits, ATenantSeesItsOwnRequestsAlone) {
   TestClient running(server.port());
   running.Write(with_key(
       Post("/v1/completions", R"({"prompt":"x","max_tokens":900,"ignore_eos":true})"), "one"));
-  while (Metric(server, "vllm:num_requests_running") < 1) {
-  }
+  AwaitMetric(server, "vllm:num_requests_running", 1);
   const auto seen = [&](const std::string& key) {
     const TestResponse response = TestClient(server.port()).Ask(with_key(Get("/v1/requests"), key));
     return Body(response).at("data").as_array().size();
@@ -269,13 +268,11 @@ TEST(ServeLimits, WhatGoesBeyondIsRefusedWithTheLimit) {
       Post("/v1/completions", R"({"prompt":"x","max_tokens":900,"ignore_eos":true})");
   TestClient running(server.port());
   running.Write(slow);
-  while (Metric(server, "vllm:num_requests_running") < 1) {
-  }
+  AwaitMetric(server, "vllm:num_requests_running", 1);
   TestClient second(server.port()), third(server.port());
   second.Write(slow);
   third.Write(slow);
-  while (Metric(server, "vllm:num_requests_waiting") < 2) {
-  }
+  AwaitMetric(server, "vllm:num_requests_waiting", 2);
   const TestResponse refused = ask(R"({"prompt":"x","max_tokens":1})");
   EXPECT_EQ(refused.status, 429);
   EXPECT_TRUE(refused.Has("Retry-After:"));

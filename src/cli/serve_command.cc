@@ -1,5 +1,6 @@
 // quire serve: the OpenAI API over HTTP.
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -154,7 +155,8 @@ class ServeCommand : public Command {
     if (limit.rlim_cur >= wanted) return;
     limit.rlim_cur = std::min(wanted, limit.rlim_max);
     ::setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur >= wanted) return;
+    // It may have been refused.
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
     http_.max_connections = static_cast<int>(std::max<rlim_t>(limit.rlim_cur, 2 * kOtherFiles)) -
                             static_cast<int>(kOtherFiles);
     spdlog::warn("at most {} connections at a time: the system allows {} open files (ulimit -n)",
@@ -195,12 +197,20 @@ class ServeCommand : public Command {
     stopping_ = true;
     http.StopAccepting();
     http.CloseIdle();
-    // What was answered last must still leave.
-    service.Drain([&] { loop.PostAfter(0.1, [&] { loop.Stop(); }); });
+    // Loading cannot be interrupted, and has nothing to lose.
+    if (!service.started()) std::_Exit(0);
+    service.Drain([&] { StopOnceWritten(loop, http); });
     loop.PostAfter(shutdown_timeout_s_, [&] {
       http.CloseAll();
       loop.Stop();
     });
+  }
+
+  // What was answered last must still reach clients that read slowly.
+  static void StopOnceWritten(server::IoLoop& loop, server::HttpServer& http) {
+    http.CloseIdle();
+    if (http.statistics().connections_open == 0) return loop.Stop();
+    loop.PostAfter(0.02, [&] { StopOnceWritten(loop, http); });
   }
 
   EngineFlags engine_;

@@ -54,7 +54,11 @@ class ServeProcess {
     port_ = static_cast<uint16_t>(std::stoi(url_.substr(url_.rfind(':') + 1)));
   }
   ~ServeProcess() {
-    if (process_ > 0) Stop(SIGKILL);
+    if (process_ <= 0) return;
+    // A sanitizer's findings are told at the end, by the exit code.
+    Signal(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(Stop(SIGTERM), 0);
   }
   ServeProcess(const ServeProcess&) = delete;
   ServeProcess& operator=(const ServeProcess&) = delete;
@@ -111,6 +115,14 @@ inline double Metric(const ServeProcess& server, const std::string& name) {
   const size_t at = text.find("\n" + name + "{");
   EXPECT_NE(at, std::string::npos) << name;
   return std::stod(text.substr(text.find("} ", at) + 2));
+}
+
+// Until a metric is at least `value`; fails after ten seconds.
+inline void AwaitMetric(const ServeProcess& server, const std::string& name, double value) {
+  for (int i = 0; i < 1000 && Metric(server, name) < value; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GE(Metric(server, name), value) << name;
 }
 
 }  // namespace quire::cli

@@ -311,7 +311,7 @@ void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdat
 void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const {
   const sched::Sequence& first = scheduler_.sequence(request.sequences.front());
   const std::span<const TokenId> prompt(request.request.prompt);
-  const text::DecodeOptions decode{.skip_special = true,
+  const text::DecodeOptions decode{.skip_special = request.request.sampling.skip_special_tokens,
                                    .start = model_.tokenizer().StartAfter(prompt)};
   const auto hypotheses = request.beams->hypotheses();
   for (int index = 0; index < request.request.n; ++index) {

@@ -59,6 +59,13 @@ class Engine {
   };
   explicit Engine(Parts parts);
 
+  // Compiles a constraint ahead of the request that brings it. Any thread may call this.
+  Status PrepareConstraint(const sched::OutputConstraint& constraint) {
+    const auto masks = grammar_cache_.Get(constraint);
+    if (!masks.ok()) return masks.error();
+    return Ok{};
+  }
+
   // Queues a request. An error is the client's (too long, bad token ids, ...) or kExhausted.
   Result<RequestId> Submit(sched::Request request);
 

@@ -48,6 +48,12 @@ class EngineThread {
 
   EngineSnapshot snapshot() const;
 
+  // Compiles a constraint of a request that comes, so that no step waits for it. kUsage if it
+  // cannot be compiled.
+  Status PrepareConstraint(const sched::OutputConstraint& constraint) {
+    return engine_->PrepareConstraint(constraint);
+  }
+
   // Fixed at start.
   const LoadedModel& model() const { return engine_->model(); }
   int max_model_len() const { return engine_->max_model_len(); }

@@ -74,25 +74,30 @@ Status ValidateConstraint(const sched::Request& request) {
   return Ok{};
 }
 
+std::shared_ptr<text::GrammarMasks> GrammarCache::Find(const sched::OutputConstraint& constraint) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(entries_, constraint, &Entry::first);
+  if (found == entries_.end()) return nullptr;
+  entries_.splice(entries_.begin(), entries_, found);
+  return found->second;
+}
+
 Result<std::shared_ptr<text::GrammarMasks>> GrammarCache::Get(
     const sched::OutputConstraint& constraint) {
-  const auto found = std::ranges::find(entries_, constraint, &Entry::first);
-  if (found != entries_.end()) {
-    entries_.splice(entries_.begin(), entries_, found);
-    return found->second;
-  }
+  if (auto known = Find(constraint)) return known;
   auto grammar = Compile(constraint);
   if (!grammar.ok()) {
     return Error{ErrorKind::kUsage, grammar.error().message, std::string(ParamOf(constraint.kind))};
   }
-  if (vocabulary_ == nullptr) {
+  std::call_once(vocabulary_made_, [&] {
     vocabulary_ =
         text::GrammarVocabulary::Create(tokenizer_, std::max(vocab_size_, tokenizer_.vocab_size()));
-  }
-  entries_.emplace_front(
-      constraint, std::make_shared<text::GrammarMasks>(std::move(grammar).value(), vocabulary_));
+  });
+  auto masks = std::make_shared<text::GrammarMasks>(std::move(grammar).value(), vocabulary_);
+  const std::scoped_lock lock(mutex_);
+  entries_.emplace_front(constraint, masks);  // twice, if another thread was as quick: no harm
   if (entries_.size() > kGrammarsMax) entries_.pop_back();
-  return entries_.front().second;
+  return masks;
 }
 
 }  // namespace quire::engine

@@ -1,11 +1,12 @@
 // GrammarCache: the grammars of recent requests, compiled over one model's vocabulary.
 //
 // Owns the vocabulary's trie (made at the first use) and the grammars used last; a sequence's
-// matcher keeps its own alive. One thread calls it.
+// matcher keeps its own alive. Any thread may call it, and waits for no grammar but its own.
 #pragma once
 
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -28,12 +29,16 @@ class GrammarCache {
   Result<std::shared_ptr<text::GrammarMasks>> Get(const sched::OutputConstraint& constraint);
 
  private:
+  std::shared_ptr<text::GrammarMasks> Find(const sched::OutputConstraint& constraint);
+
   using Entry = std::pair<sched::OutputConstraint, std::shared_ptr<text::GrammarMasks>>;
 
   const text::Tokenizer& tokenizer_;
   int vocab_size_;
+  std::once_flag vocabulary_made_;
   std::shared_ptr<const text::GrammarVocabulary> vocabulary_;
-  std::list<Entry> entries_;  // last used first
+  std::mutex mutex_;
+  std::list<Entry> entries_;  // last used first; under mutex_
 };
 
 // Tells `matcher` the token that was drawn: kStop if nothing can follow it, whether or not the

@@ -31,9 +31,7 @@ Result<std::vector<engine::Completion>> RunRequests(engine::Engine& engine,
   std::vector<engine::Completion> completions;
   for (engine::CompletionBuilder& builder : builders) {
     engine::Completion completion = builder.Take();
-    if (completion.choices[0].finish == sched::FinishReason::kError) {
-      return Error{ErrorKind::kInvalid, std::string(engine::kNoTokenSentence)};
-    }
+    if (const auto& error = completion.choices[0].error) return *error;
     completions.push_back(std::move(completion));
   }
   return completions;

@@ -41,6 +41,8 @@ class UnitRunner {
         scratch_(context.plan.scratch(thread)),
         lookup_(context.plan, context.store, context.rows.layer, unit),
         codecs_(context.layout.codecs(context.rows.layer)),
+        rotates_keys_(context.layout.format().rotates_keys(context.rows.layer)),
+        rotates_values_(context.layout.format().rotates_values(context.rows.layer)),
         head_dim_(context.layout.head_dim()),
         block_size_(context.layout.block_size()),
         group_size_(context.plan.group_size()),
@@ -99,7 +101,7 @@ class UnitRunner {
         const float* q = context_.rows.queries.row(BatchRow(first + r)) + BatchColumn(first + r);
         float* row = scaled + r * head_dim_;
         for (int c = 0; c < head_dim_; ++c) row[c] = q[c] * scale;
-        if (kernels::Rotates(codecs_.keys)) context_.kernels.rotate(row, head_dim_);
+        if (rotates_keys_) context_.kernels.rotate(row, head_dim_);
       }
       Prepare(codecs_.keys, scaled, tiles_[i]);
       if (codecs_.keys != KvCodec::kF16 && scratch_.full_queries != nullptr) {
@@ -347,7 +349,7 @@ class UnitRunner {
       float factor = 1.0f / *total.sum;
       float* out = context_.rows.out.row(BatchRow(r)) + BatchColumn(r);
       for (int c = 0; c < head_dim_; ++c) out[c] = total.out[c] * factor;
-      if (kernels::Rotates(codecs_.values)) context_.kernels.rotate(out, head_dim_);
+      if (rotates_values_) context_.kernels.rotate(out, head_dim_);
     }
   }
 
@@ -357,6 +359,8 @@ class UnitRunner {
   AttentionPlan::Scratch scratch_;
   BlockLookup lookup_;
   KvCodecs codecs_;
+  bool rotates_keys_;
+  bool rotates_values_;
   int head_dim_;
   int block_size_;
   int group_size_;

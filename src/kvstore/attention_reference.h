@@ -21,6 +21,8 @@ class StoredPlane {
       : layout_(harness.layout()),
         kind_(kind),
         codec_(kind == Kind::kKeys ? layout_.codecs(layer).keys : layout_.codecs(layer).values),
+        rotates_(kind == Kind::kKeys ? layout_.format().rotates_keys(layer)
+                                     : layout_.format().rotates_values(layer)),
         d_(layout_.head_dim()),
         rows_(static_cast<size_t>(harness.length(sequence)) * d_) {
     const Stream stream = kind == Kind::kKeys ? Stream::kKey : Stream::kValue;
@@ -29,7 +31,7 @@ class StoredPlane {
       for (int c = 0; c < d_; ++c) {
         row[c] = harness.Value(stream, sequence, layer, p, kv_head * d_ + c);
       }
-      if (kernels::Rotates(codec_)) scalar().rotate(row, d_);
+      if (rotates_) scalar().rotate(row, d_);
     }
     full_ = Decode(KvCodec::kF16);
     stored_ = Decode(codec_);
@@ -44,6 +46,7 @@ class StoredPlane {
     return sink || own ? full_[at] : stored_[at];
   }
   KvCodec codec() const { return codec_; }
+  bool rotates() const { return rotates_; }
 
  private:
   static const kernels::AttentionKernels& scalar() {
@@ -96,6 +99,7 @@ class StoredPlane {
   const KvLayout& layout_;
   Kind kind_;
   KvCodec codec_;
+  bool rotates_;
   int d_;
   std::vector<float> rows_;     // [positions, head_dim]
   std::vector<double> full_;    // as f16
@@ -144,7 +148,7 @@ class Reference {
     for (int c = 0; c < d; ++c) {
       q[c] = harness_.Value(Stream::kQuery, sequence_, layer_, position, q_head * d + c);
     }
-    if (kernels::Rotates(keys_.codec())) q = Rotated(q);
+    if (keys_.rotates()) q = Rotated(q);
     double score_error = 0;
     double max = -INFINITY;
     for (int p = seen.begin; p < seen.end; ++p) {
@@ -171,7 +175,7 @@ class Reference {
         row.tolerance[c] += weight * std::fabs(v);
       }
     }
-    if (kernels::Rotates(values_.codec())) row.out = Rotated(row.out);
+    if (values_.rotates()) row.out = Rotated(row.out);
     const double relative =
         2 * score_error + (2.0 * static_cast<double>(scores.size()) + 16) * kEps;
     for (double& tolerance : row.tolerance) tolerance = tolerance * relative + 1e-30;

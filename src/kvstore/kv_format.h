@@ -30,6 +30,9 @@ struct LayerCodecs {
   KvCodecs codecs;
 };
 
+// Which planes of codecs that rotate (kernels::Rotates) are rotated before they are stored.
+enum class KvRotation : uint8_t { kNone, kKeys, kValues, kBoth };
+
 struct KvFormat {
   // Of every layer that `layers` does not name.
   kernels::KvCodec key_codec = kernels::KvCodec::kF16;
@@ -40,6 +43,7 @@ struct KvFormat {
   // As the operator asked; nullopt: what suits the codecs.
   std::optional<int> residual_tokens = std::nullopt;
   std::optional<int> sink_tokens = std::nullopt;
+  KvRotation rotation = KvRotation::kBoth;
 
   const LayerCodecs* FindLayer(int layer) const {
     const auto found = std::ranges::find(layers, layer, &LayerCodecs::layer);
@@ -48,6 +52,14 @@ struct KvFormat {
   KvCodecs codecs(int layer) const {
     const LayerCodecs* own = FindLayer(layer);
     return own == nullptr ? KvCodecs{key_codec, value_codec} : own->codecs;
+  }
+  bool rotates_keys(int layer) const {
+    return (rotation == KvRotation::kKeys || rotation == KvRotation::kBoth) &&
+           kernels::Rotates(codecs(layer).keys);
+  }
+  bool rotates_values(int layer) const {
+    return (rotation == KvRotation::kValues || rotation == KvRotation::kBoth) &&
+           kernels::Rotates(codecs(layer).values);
   }
 };
 

@@ -88,13 +88,13 @@ class Sequence {
   // [tokens, head_dim] of a block's leading tokens, as the codec stores rows.
   std::vector<float> HeadRows(int plane, int layer, int head, int block, int tokens) const {
     const int d = layout_.head_dim();
-    const KvCodecs codecs = layout_.codecs(layer);
     std::vector<float> rows;
     for (int t = 0; t < tokens; ++t) {
       for (int c = 0; c < d; ++c) {
         rows.push_back(Value(plane, layer, block * layout_.block_size() + t, head * d + c));
       }
-      if (kernels::Rotates(plane == 0 ? codecs.keys : codecs.values)) {
+      if (plane == 0 ? layout_.format().rotates_keys(layer)
+                     : layout_.format().rotates_values(layer)) {
         kernels_.attention->rotate(rows.data() + t * d, d);
       }
     }

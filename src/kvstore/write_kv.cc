@@ -36,6 +36,8 @@ class ItemWriter {
         run_(plan_.runs()[item.run]),
         place_(layout_.place(rows_.layer)),
         codecs_(layout_.codecs(rows_.layer)),
+        rotates_keys_(layout_.format().rotates_keys(rows_.layer)),
+        rotates_values_(layout_.format().rotates_values(rows_.layer)),
         head_(head),
         rotated_(plan_.scratch(thread).total.out) {}
 
@@ -86,17 +88,17 @@ class ItemWriter {
             .first = (run_.first_position + item_.first) % layout_.block_size()};
   }
   void WriteKeys(KvCodec codec, std::byte* piece, int block_size) {
-    EncodeRows(codecs_.keys, kernels_.codec(codec).encode_keys,
+    EncodeRows(rotates_keys_, kernels_.codec(codec).encode_keys,
                Tile(rows_.keys, piece, block_size));
   }
   void WriteValues(KvCodec codec, std::byte* piece, int block_size) {
-    EncodeRows(codecs_.values, kernels_.codec(codec).encode_values,
+    EncodeRows(rotates_values_, kernels_.codec(codec).encode_values,
                Tile(rows_.values, piece, block_size));
   }
 
-  // Everything that a layer stores is rotated if its codec rotates: tail and sinks too.
-  void EncodeRows(KvCodec codec, Encode encode, EncodeTile tile) {
-    if (!kernels::Rotates(codec)) return encode(tile);
+  // Everything that a layer stores of a plane is rotated if its codec rotates: tail and sinks too.
+  void EncodeRows(bool rotates, Encode encode, EncodeTile tile) {
+    if (!rotates) return encode(tile);
     const EncodeTile all = tile;
     for (int done = 0; done < all.count; done += tile.count) {
       tile.count = std::min(kRowBlock, all.count - done);
@@ -120,10 +122,10 @@ class ItemWriter {
     const KvCodec f16 = KvCodec::kF16;
     EncodeTile keys = Tile(rows_.keys, frame + place.keys, kSinkBlock);
     keys.count = std::min(keys.count, SinksOf(codecs_.keys) - keys.first);
-    if (keys.count > 0) EncodeRows(codecs_.keys, kernels_.codec(f16).encode_keys, keys);
+    if (keys.count > 0) EncodeRows(rotates_keys_, kernels_.codec(f16).encode_keys, keys);
     EncodeTile values = Tile(rows_.values, frame + place.values, kSinkBlock);
     values.count = std::min(values.count, SinksOf(codecs_.values) - values.first);
-    if (values.count > 0) EncodeRows(codecs_.values, kernels_.codec(f16).encode_values, values);
+    if (values.count > 0) EncodeRows(rotates_values_, kernels_.codec(f16).encode_values, values);
   }
 
   void SealKeys(const std::byte* from) {
@@ -170,6 +172,8 @@ class ItemWriter {
   const SequenceRun& run_;
   LayerPlace place_;
   KvCodecs codecs_;
+  bool rotates_keys_;
+  bool rotates_values_;
   int head_;
   float* rotated_;  // [kRowBlock, head_dim]
 };

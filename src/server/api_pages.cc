@@ -1,4 +1,6 @@
 // ApiService: what is answered without computing: models, tokens, requests under way.
+#include <atomic>
+
 #include "base/exhaustion.h"
 #include "server/api_service.h"
 #include "server/field_reader.h"
@@ -15,11 +17,11 @@ void AnswerJson(Exchange& exchange, const json::object& body) {
   exchange.Respond({.body = json::serialize(body)});
 }
 
-void AnswerResult(Exchange& exchange, const Result<json::object>& result) {
+void AnswerResult(Exchange& exchange, Dialect dialect, const Result<json::object>& result) {
   if (result.ok()) return AnswerJson(exchange, *result);
   const Error& error = result.error();
   exchange.Respond(ErrorResponse(
-      {.status = HttpStatus(error.kind), .message = error.message, .param = error.param}));
+      dialect, {.status = HttpStatus(error.kind), .message = error.message, .param = error.param}));
 }
 
 Result<json::object> ParseObject(const std::string& body) {
@@ -66,12 +68,12 @@ void ApiService::ListModels(std::shared_ptr<Exchange> exchange) {
 
 void ApiService::ShowModel(std::shared_ptr<Exchange> exchange) {
   const Status known = CheckModelName(exchange->request().id);
-  if (!known.ok()) return AnswerResult(*exchange, known.error());
+  if (!known.ok()) return AnswerResult(*exchange, Dialect::kCompletions, known.error());
   AnswerJson(*exchange, ModelBody(model_name_, started_s_, engine_->max_model_len()));
 }
 
 void ApiService::RefuseEmbeddings(std::shared_ptr<Exchange> exchange) {
-  AnswerResult(*exchange,
+  AnswerResult(*exchange, Dialect::kCompletions,
                Error{ErrorKind::kUnsupported,
                      fmt::format("'{}' was trained to continue text, and its hidden states are no "
                                  "embeddings; use a model made for that",
@@ -81,13 +83,18 @@ void ApiService::RefuseEmbeddings(std::shared_ptr<Exchange> exchange) {
 
 // The exchange itself never leaves the I/O thread.
 void ApiService::AnswerFromWorker(
-    std::shared_ptr<Exchange> exchange,
+    std::shared_ptr<Exchange> exchange, Dialect dialect,
     std::function<Result<json::object>(const std::string& body)> compute) {
-  auto body = std::make_shared<const std::string>(std::move(exchange->request().body));
-  loop_.PostToWorker([this, exchange = std::move(exchange), body, compute]() mutable {
-    auto result = std::make_shared<const Result<json::object>>(
-        base::WithinMemory([&] { return compute(*body); }));
-    loop_.Post([exchange = std::move(exchange), result] { AnswerResult(*exchange, *result); });
+  auto http = std::make_shared<const HttpRequest>(std::move(exchange->request()));
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange->OnClosed([gone] { *gone = true; });
+  loop_.PostToWorker([this, exchange = std::move(exchange), http, gone, dialect,
+                      compute = std::move(compute)]() mutable {
+    auto result = std::make_shared<Result<json::object>>(json::object());
+    if (!*gone) *result = base::WithinMemory([&] { return compute(http->body); });
+    loop_.Post([exchange = std::move(exchange), result, dialect] {
+      AnswerResult(*exchange, dialect, *result);
+    });
   });
 }
 
@@ -105,7 +112,7 @@ void ApiService::CountMessageTokens(std::shared_ptr<Exchange> exchange) {
         EncodePrompts(asked.api, model, chat_template_ ? &*chat_template_ : nullptr));
     return json::object{{"input_tokens", prompts.front().size()}};
   };
-  AnswerFromWorker(std::move(exchange), count);
+  AnswerFromWorker(std::move(exchange), Dialect::kMessages, count);
 }
 
 void ApiService::Tokenize(std::shared_ptr<Exchange> exchange) {
@@ -128,7 +135,7 @@ void ApiService::Tokenize(std::shared_ptr<Exchange> exchange) {
                         {"max_model_len", engine_->max_model_len()},
                         {"tokens", json::value_from(ids)}};
   };
-  AnswerFromWorker(std::move(exchange), encode);
+  AnswerFromWorker(std::move(exchange), Dialect::kCompletions, encode);
 }
 
 void ApiService::Detokenize(std::shared_ptr<Exchange> exchange) {
@@ -152,7 +159,7 @@ void ApiService::Detokenize(std::shared_ptr<Exchange> exchange) {
     }
     return json::object{{"prompt", tokenizer.Decode(ids, {})}};
   };
-  AnswerFromWorker(std::move(exchange), decode);
+  AnswerFromWorker(std::move(exchange), Dialect::kCompletions, decode);
 }
 
 // Of one's own tenant, or of all where the server is open to its administrator.

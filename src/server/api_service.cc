@@ -1,5 +1,6 @@
 #include "server/api_service.h"
 
+#include <atomic>
 #include <ctime>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "server/openai_format.h"
 #include "server/openai_prompts.h"
 #include "server/request_json.h"
+#include "text/utf8.h"
 
 namespace quire::server {
 namespace json = boost::json;
@@ -26,6 +28,7 @@ struct ApiService::Call {
   std::vector<engine::Ticket> tickets;              // [prompts]
   int sequences_left = 0;
   bool stream_begun = false;
+  std::atomic<bool> gone = false;  // nobody waits for it; the worker asks
 };
 
 // What the worker makes of a body.
@@ -43,9 +46,10 @@ void Answer(Exchange& exchange, Dialect dialect, const Error& error) {
   exchange.Respond(ErrorResponse(dialect, std::move(answer)));
 }
 
-// Ids are as long as clients make them; headers are not.
+constexpr size_t kRequestIdBytesMax = 128;
+
 HttpHeader RequestIdHeader(const ApiRequest& api) {
-  return {"x-request-id", api.request_id.substr(0, 128)};
+  return {"x-request-id", api.request_id};
 }
 
 void LogUnknownFields(const ApiRequest& api) {
@@ -87,9 +91,10 @@ void ApiService::Drain(std::function<void()> done) {
 }
 
 void ApiService::AddGuarded(Router& router, std::string_view method, std::string_view path,
-                            void (ApiService::*handler)(std::shared_ptr<Exchange>)) {
-  router.Add(method, path, [this, handler](std::shared_ptr<Exchange> exchange) {
-    if (Admit(*exchange, Dialect::kChatCompletions)) (this->*handler)(std::move(exchange));
+                            void (ApiService::*handler)(std::shared_ptr<Exchange>),
+                            Dialect dialect) {
+  router.Add(method, path, [this, handler, dialect](std::shared_ptr<Exchange> exchange) {
+    if (Admit(*exchange, dialect)) (this->*handler)(std::move(exchange));
   });
 }
 
@@ -99,7 +104,8 @@ void ApiService::AddRoutes(Router& router) {
       Generate(dialect, std::move(exchange));
     });
   }
-  AddGuarded(router, "POST", "/v1/messages/count_tokens", &ApiService::CountMessageTokens);
+  AddGuarded(router, "POST", "/v1/messages/count_tokens", &ApiService::CountMessageTokens,
+             Dialect::kMessages);
   AddGuarded(router, "GET", "/v1/models", &ApiService::ListModels);
   AddGuarded(router, "GET", "/v1/models/{id}", &ApiService::ShowModel);
   AddGuarded(router, "GET", "/v1/requests", &ApiService::ShowRequests);
@@ -162,6 +168,7 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
   // The call itself is the I/O thread's alone, up to its last reference.
   loop_.PostToWorker(
       [this, call = std::move(call), http, dialect, tenant = *tenant, key]() mutable {
+        if (call->gone) return Return(std::move(call));
         auto prepared = std::make_shared<Result<Prepared>>(
             base::WithinMemory([&] { return Prepare(dialect, *http, tenant, key); }));
         loop_.Post([this, call = std::move(call), prepared] {
@@ -170,6 +177,11 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
           Submit(call, *std::move(*prepared));
         });
       });
+}
+
+// From the worker: what the I/O thread began it also ends.
+void ApiService::Return(CallPtr call) {
+  loop_.Post([call = std::move(call)] {});
 }
 
 Status ApiService::CheckModelName(const std::string& name) const {
@@ -215,6 +227,8 @@ Result<ApiService::Prepared> ApiService::Prepare(Dialect dialect, const HttpRequ
     api.request_id =
         http.Header("x-request-id").value_or(fmt::format("{}{:016x}", IdPrefix(dialect), key));
   }
+  // Every piece of the answer repeats it.
+  api.request_id = text::ToValidUtf8(api.request_id.substr(0, kRequestIdBytesMax));
   LogUnknownFields(api);
   if (options_.log_requests) spdlog::info("{}: {}", api.request_id, http.body);
   api.call_id_seed = key;
@@ -226,6 +240,9 @@ Result<ApiService::Prepared> ApiService::Prepare(Dialect dialect, const HttpRequ
                      .seed = key,
                      .chat_template = chat_template_ ? &*chat_template_ : nullptr}));
   QUIRE_RETURN_IF_ERROR(CheckLimits(prepared.requests));
+  if (api.sampling.constraint) {
+    QUIRE_RETURN_IF_ERROR(engine_->PrepareConstraint(*api.sampling.constraint));
+  }
   return prepared;
 }
 
@@ -311,6 +328,7 @@ void ApiService::Fail(const CallPtr& call, const Error& error) {
 void ApiService::Forget(const CallPtr& call) {
   if (call->exchange == nullptr) return;
   call->exchange = nullptr;
+  call->gone = true;
   for (const engine::Ticket ticket : call->tickets) {
     if (routes_.erase(ticket) > 0) engine_->Cancel(ticket);
   }

@@ -76,7 +76,7 @@ class ApiService {
   void Tokenize(std::shared_ptr<Exchange> exchange);
   void Detokenize(std::shared_ptr<Exchange> exchange);
   void AnswerFromWorker(
-      std::shared_ptr<Exchange> exchange,
+      std::shared_ptr<Exchange> exchange, Dialect dialect,
       std::function<Result<boost::json::object>(const std::string& body)> compute);
   void ShowRequests(std::shared_ptr<Exchange> exchange);
   void ResetPrefixCache(std::shared_ptr<Exchange> exchange);
@@ -84,11 +84,13 @@ class ApiService {
   // The tenant, or an answer with 401 or 503.
   std::optional<Tenant> Admit(Exchange& exchange, Dialect dialect) const;
   void AddGuarded(Router& router, std::string_view method, std::string_view path,
-                  void (ApiService::*handler)(std::shared_ptr<Exchange>));
+                  void (ApiService::*handler)(std::shared_ptr<Exchange>),
+                  Dialect dialect = Dialect::kCompletions);
 
   // On the worker.
   Result<Prepared> Prepare(Dialect dialect, const HttpRequest& http, const Tenant& tenant,
                            uint64_t key) const;
+  void Return(CallPtr call);
   Status CheckLimits(const std::vector<sched::Request>& requests) const;
   Status CheckModelName(const std::string& name) const;
 

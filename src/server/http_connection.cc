@@ -193,7 +193,7 @@ void HttpConnection::ProcessInput() {
   const HttpParser::State before = parser_->state();
   input_.erase(0, parser_->Feed(input_));
   CountBody(parser_->body_bytes());
-  if (body_bytes_ > 0 && shared_->body_bytes > shared_->options.max_bodies_bytes) {
+  if (body_bytes_ > 0 && *shared_->body_bytes > shared_->options.max_bodies_bytes) {
     return Reject(503, "the server holds as many bytes of requests as it allows; try again later");
   }
   switch (parser_->state()) {
@@ -217,7 +217,7 @@ void HttpConnection::ProcessInput() {
 
 // The body under way is so large now.
 void HttpConnection::CountBody(size_t bytes) {
-  shared_->body_bytes += bytes - body_bytes_;
+  *shared_->body_bytes += bytes - body_bytes_;
   body_bytes_ = bytes;
 }
 
@@ -236,6 +236,7 @@ bool HttpConnection::IsAllowedHost(const HttpRequest& request) const {
 void HttpConnection::Reject(int status, std::string message) {
   ++shared_->statistics.requests_rejected;
   parser_.reset();
+  CountBody(0);
   keep_alive_ = is_head_ = false;
   origin_.clear();
   Answer(ErrorResponse({.status = status, .message = std::move(message)}));
@@ -244,6 +245,10 @@ void HttpConnection::Reject(int status, std::string message) {
 void HttpConnection::Dispatch() {
   HttpRequest request = parser_->TakeRequest();
   request.client_address = client_address_;
+  request.body_charge = std::shared_ptr<const void>(
+      nullptr, [total = shared_->body_bytes, bytes = std::exchange(body_bytes_, 0)](const void*) {
+        *total -= bytes;
+      });
   keep_alive_ = parser_->keep_alive();
   is_http_1_0_ = parser_->is_http_1_0();
   parser_.reset();
@@ -304,7 +309,6 @@ void HttpConnection::AddCorsHeaders(HttpResponse& response) const {
 }
 
 void HttpConnection::Answer(HttpResponse response) {
-  CountBody(0);
   AddCorsHeaders(response);
   const bool has_body = StatusHasBody(response.status);
   const std::string length =
@@ -318,7 +322,6 @@ void HttpConnection::Answer(HttpResponse response) {
 void HttpConnection::StartStream(HttpResponse head) {
   if (streaming_) return;
   QUIRE_CHECK(head.body.empty());
-  CountBody(0);
   AddCorsHeaders(head);
   streaming_ = true;
   keep_alive_ = keep_alive_ && !is_http_1_0_ && !shared_->draining;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -32,7 +33,8 @@ struct HttpShared {
   HttpOptions options;
   HttpHandler handler;
   HttpStatistics statistics = {};
-  size_t body_bytes = 0;  // of all connections
+  // Of all requests that arrive or are worked on, wherever that is.
+  std::shared_ptr<std::atomic<size_t>> body_bytes = std::make_shared<std::atomic<size_t>>(0);
   bool draining = false;  // every connection ends with the answer it owes
   std::unordered_set<std::shared_ptr<HttpConnection>> connections = {};
   // Runs when a connection has closed.
@@ -116,7 +118,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool read_ended_ = false;
   std::optional<HttpParser> parser_;  // of the request that arrives
 
-  size_t body_bytes_ = 0;  // of the request, until its answer begins
+  size_t body_bytes_ = 0;  // of the request that arrives
 
   // Of the request that is answered.
   ConnectionExchange* exchange_ = nullptr;  // until the answer is complete or the client gone

@@ -35,6 +35,9 @@ struct HttpRequest {
   std::string body;                                        // any bytes
   std::string client_address;                              // without port: "127.0.0.1"
   std::string id;  // what {id} in the route's path stands for; set by Router
+  // Counts the body among those that the server holds (HttpOptions::max_bodies_bytes) for as long
+  // as a copy of this lives.
+  std::shared_ptr<const void> body_charge = {};
 
   std::optional<std::string_view> Header(std::string_view name) const {
     return FindHeader(headers, name);

@@ -86,13 +86,21 @@ const char* FieldOf(const ApiRequest& api) {
   return api.endpoint == Endpoint::kCompletions ? "prompt" : "messages";
 }
 
+// What is left of a truncated prompt is its last tokens, for all who look at it.
+void Truncate(ApiRequest& api, std::vector<std::vector<TokenId>>& prompts) {
+  if (!api.truncate_prompt_tokens) return;
+  const auto keep = static_cast<size_t>(*api.truncate_prompt_tokens);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<TokenId>& ids = prompts[i];
+    if (ids.size() <= keep) continue;
+    ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(keep));
+    if (!api.prompts.empty()) api.prompts[i] = ids;
+  }
+}
+
 Result<sched::Request> MakeRequest(const ApiRequest& api, std::vector<TokenId> ids,
                                    const PromptLimits& limits) {
   const char* field = FieldOf(api);
-  if (api.truncate_prompt_tokens) {
-    const size_t keep = static_cast<size_t>(*api.truncate_prompt_tokens);
-    if (ids.size() > keep) ids.erase(ids.begin(), ids.end() - static_cast<ptrdiff_t>(keep));
-  }
   const int room = limits.max_model_len - static_cast<int>(ids.size());
   if (room < 1) {
     return Error{ErrorKind::kUsage,
@@ -195,6 +203,7 @@ Result<std::vector<sched::Request>> BuildRequests(ApiRequest& api, const engine:
                                                   const PromptLimits& limits) {
   QUIRE_RETURN_IF_ERROR(SetUpCalls(api, model, limits.chat_template));
   QUIRE_ASSIGN_OR_RETURN(auto prompts, EncodePrompts(api, model, limits.chat_template));
+  Truncate(api, prompts);
   for (const std::vector<TokenId>& ids : prompts) {
     if (ids.empty()) return Error{ErrorKind::kUsage, "the prompt is empty", FieldOf(api)};
   }

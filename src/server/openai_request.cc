@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMaxInt = std::numeric_limits<int>::max();
 constexpr int kMaxStopStrings = 16;
-constexpr int kMaxChoices = 128;
+constexpr int kMaxChoices = 4096;  // servers set lower limits
 constexpr int kMaxLogprobs = 20;
 constexpr size_t kMaxPrompts = 2048;
 constexpr int kMaxBadWords = 256;
