@@ -185,7 +185,8 @@ TEST_F(ServeApi, ResponsesThatNeedWhatIsNotHereAreRefused) {
 
 TEST_F(ServeApi, MessagesAnswerInAnthropicsWords) {
   const std::string body =
-      R"({"model":"draft-q8_0","max_tokens":40,"messages":[{"role":"user","content":"Hi"}],
+      R"({"model":"draft-q8_0","max_tokens":80,"temperature":0,"messages":[{"role":"user",
+          "content":"Hi"}],
           "system":"Be kind.","tools":[{"name":"look","input_schema":{"type":"object",
           "properties":{"at":{"enum":["sea","sky"]}},"required":["at"],
           "additionalProperties":false}}])";

@@ -127,6 +127,7 @@ class ServeCommand : public Command {
     AllowHosts();
     AllowConnections();
     engine_.SetMaxQueuedRequests(max_queued_requests_);
+    service_.max_queued_requests = static_cast<size_t>(max_queued_requests_);
     service_.version = QUIRE_VERSION;
     service_.seed = base::Mix64(engine_.seed() ^ static_cast<uint64_t>(std::time(nullptr)));
     QUIRE_ASSIGN_OR_RETURN(service_.keys, server::ApiKeys::Load(keys_, key_file_));

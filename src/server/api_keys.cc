@@ -24,6 +24,7 @@ bool IsVisibleAscii(std::string_view text) {
 
 // The words of a line, up to one that starts a comment. A '#' within a word is part of it: keys may
 // have one.
+// Of a line of a file: `#` begins a comment.
 std::vector<std::string_view> Words(std::string_view line) {
   constexpr std::string_view kSpace = " \t\r";
   std::vector<std::string_view> words;
@@ -39,13 +40,14 @@ std::vector<std::string_view> Words(std::string_view line) {
 // The key that a request presents; nullopt: none.
 std::optional<std::string_view> PresentedKey(const HttpRequest& request) {
   if (const auto authorization = request.Header("Authorization")) {
-    const std::vector<std::string_view> words = Words(*authorization);
-    constexpr std::string_view kScheme = "bearer";
-    const bool is_bearer =
-        words.size() == 2 &&
-        std::equal(words[0].begin(), words[0].end(), kScheme.begin(), kScheme.end(),
-                   [](char a, char b) { return (a | 0x20) == b; });
-    if (is_bearer) return words[1];
+    constexpr std::string_view kScheme = "bearer ";
+    const std::string_view scheme = authorization->substr(0, kScheme.size());
+    if (std::equal(scheme.begin(), scheme.end(), kScheme.begin(), kScheme.end(),
+                   [](char a, char b) { return (a | 0x20) == b; })) {
+      const std::string_view key = authorization->substr(kScheme.size());
+      const size_t begin = std::min(key.find_first_not_of(' '), key.size());
+      return key.substr(begin, key.find_last_not_of(" \t") + 1 - begin);
+    }
   }
   return request.Header("x-api-key");
 }

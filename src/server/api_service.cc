@@ -156,6 +156,14 @@ std::optional<Tenant> ApiService::Admit(Exchange& exchange, Dialect dialect) con
 void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
   const std::optional<Tenant> tenant = Admit(*exchange, dialect);
   if (!tenant) return;
+  if (calls_preparing_ >= options_.max_queued_requests) {
+    return Answer(*exchange, dialect,
+                  Error{ErrorKind::kExhausted,
+                        fmt::format("{} requests are being prepared already, the limit; try again "
+                                    "later",
+                                    calls_preparing_)});
+  }
+  ++calls_preparing_;
   auto call = std::make_shared<Call>();
   call->exchange = std::move(exchange);
   call->dialect = dialect;
@@ -172,6 +180,7 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
         auto prepared = std::make_shared<Result<Prepared>>(
             base::WithinMemory([&] { return Prepare(dialect, *http, tenant, key); }));
         loop_.Post([this, call = std::move(call), prepared] {
+          --calls_preparing_;
           if (call->exchange == nullptr) return;  // gone meanwhile
           if (!prepared->ok()) return Fail(call, prepared->error());
           Submit(call, *std::move(*prepared));
@@ -181,7 +190,7 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
 
 // From the worker: what the I/O thread began it also ends.
 void ApiService::Return(CallPtr call) {
-  loop_.Post([call = std::move(call)] {});
+  loop_.Post([this, call = std::move(call)] { --calls_preparing_; });
 }
 
 Status ApiService::CheckModelName(const std::string& name) const {
@@ -193,6 +202,13 @@ Status ApiService::CheckModelName(const std::string& name) const {
 }
 
 Status ApiService::CheckLimits(const std::vector<sched::Request>& requests) const {
+  if (requests.size() > options_.max_queued_requests) {
+    return Error{ErrorKind::kUsage,
+                 fmt::format("the body has {} prompts, but at most {} requests may wait here; send "
+                             "fewer at a time",
+                             requests.size(), options_.max_queued_requests),
+                 "prompt"};
+  }
   for (const sched::Request& request : requests) {
     if (request.sequences() > options_.max_n) {
       return Error{ErrorKind::kUsage,

@@ -32,6 +32,7 @@ struct ServiceOptions {
   std::string version;
   uint64_t seed = 0;  // whence the seeds of requests that bring none
 
+  size_t max_queued_requests = 1024;     // that are prepared or wait; more are answered with 429
   std::optional<int> max_prompt_tokens;  // absent: what the longest sequence has room for
   int max_n = 128;                       // sequences of one request, best_of and beams included
   bool log_requests = false;             // prompts and answers' ids in the log
@@ -110,6 +111,7 @@ class ApiService {
   std::unique_ptr<engine::Metrics> metrics_;
   std::unordered_map<engine::Ticket, Route> routes_;
   size_t calls_open_ = 0;
+  size_t calls_preparing_ = 0;  // at the worker
   uint64_t calls_begun_ = 0;
   std::function<void()> drained_;                 // set: no new calls
   std::unique_ptr<engine::EngineThread> engine_;  // last: its thread ends first

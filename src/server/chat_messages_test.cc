@@ -94,6 +94,16 @@ TEST(ChatMessages, OtherFieldsPassAndNullOnesGo) {
                      {"role": "assistant", "content": "c"}])"));
 }
 
+TEST(ChatMessages, AnAssistantMayHaveSaidNothing) {
+  for (const char* silent : {R"([{"role": "assistant", "content": null}])",
+                             R"([{"role": "assistant", "content": null, "tool_calls": []}])",
+                             R"([{"role": "assistant"}])"}) {
+    const auto result = NormalizeMessages(json::parse(silent).as_array());
+    ASSERT_TRUE(result.ok()) << silent;
+    EXPECT_EQ(result->at(0).at("content"), "") << silent;
+  }
+}
+
 TEST(ChatMessages, ErrorsNameThePlace) {
   const std::pair<const char*, const char*> cases[] = {
       {R"([])", "messages: 'messages' must hold at least one"},
@@ -104,8 +114,7 @@ TEST(ChatMessages, ErrorsNameThePlace) {
        "messages[1].role: 'messages[1].role' must be system, developer, user, assistant, tool or "
        "function, not 'bot'"},
       {R"([{"role": "user"}])", "messages[0].content: 'messages[0].content' is missing"},
-      {R"([{"role": "assistant", "content": null}])", "messages[0].content: "},
-      {R"([{"role": "assistant", "content": null, "tool_calls": []}])", "messages[0].content: "},
+      {R"([{"role": "tool", "content": null}])", "messages[0].content: "},
       {R"([{"role": "user", "content": 3}])",
        "messages[0].content: 'messages[0].content' must be a string or a list of parts, not a "
        "number"},

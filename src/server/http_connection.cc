@@ -6,6 +6,7 @@
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/beast/core/string.hpp>
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -14,6 +15,8 @@
 
 namespace quire::server {
 namespace {
+
+namespace beast = boost::beast;
 
 namespace asio = boost::asio;
 using boost::system::error_code;
@@ -230,7 +233,8 @@ bool HttpConnection::IsAllowedHost(const HttpRequest& request) const {
   if (colon != std::string_view::npos && host.find(']', colon) == std::string_view::npos) {
     host = host.substr(0, colon);
   }
-  return std::ranges::find(allowed, host) != allowed.end();
+  return std::ranges::any_of(allowed,
+                             [&](const std::string& name) { return beast::iequals(name, host); });
 }
 
 void HttpConnection::Reject(int status, std::string message) {

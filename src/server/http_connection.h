@@ -51,6 +51,10 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // Admitted: serves. Refused: says 503 and ends.
   void Start();
+  // The client has gone, and no read is pending that would notice: it sent too much ahead.
+  bool HasGoneUnnoticed() const {
+    return phase_ == Phase::kAnswer && !reading_ && !read_ended_ && stream_->has_hung_up();
+  }
   // A deadline has passed: CutOffLate ends what took too long.
   bool IsLate(Clock::time_point now) const {
     return now >= read_deadline_ || now >= write_deadline_;

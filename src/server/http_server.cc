@@ -61,6 +61,12 @@ Error HostError(const std::string& host, const error_code& ec) {
 }
 
 Result<tcp::endpoint> Resolve(asio::io_context& io, const HttpOptions& options) {
+  // Nobody means every network by it.
+  if (options.host.empty()) {
+    return MakeError(ErrorKind::kUsage,
+                     "--host is empty; name an address to listen at, such as 127.0.0.1, or 0.0.0.0 "
+                     "for every network");
+  }
   error_code ec;
   const asio::ip::address address = asio::ip::make_address(options.host, ec);
   if (!ec) return tcp::endpoint(address, options.port);
@@ -221,11 +227,16 @@ class HttpServer::Impl : public std::enable_shared_from_this<HttpServer::Impl> {
     sweep_timer_.async_wait([self = shared_from_this()](error_code) {
       self->sweeping_ = false;
       const auto now = HttpConnection::Clock::now();
-      std::vector<std::shared_ptr<HttpConnection>> late;
+      std::vector<std::shared_ptr<HttpConnection>> late, gone;
       for (const auto& connection : self->shared_->connections) {
-        if (connection->IsLate(now)) late.push_back(connection);
+        if (connection->IsLate(now)) {
+          late.push_back(connection);
+        } else if (connection->HasGoneUnnoticed()) {
+          gone.push_back(connection);
+        }
       }
       for (const auto& connection : late) connection->CutOffLate(now);
+      for (const auto& connection : gone) connection->Close();
       self->SweepLater();
     });
   }

@@ -137,6 +137,17 @@ TEST_F(HttpServerTest, WhatAClientSendsAheadIsBufferedUpToABound) {
   EXPECT_LT(server_->statistics().bytes_received, 200u << 10);
 }
 
+TEST_F(HttpServerTest, AClientThatSentTooMuchAheadAndLeftIsNoticed) {
+  Start();
+  TestClient client(server_->port());
+  client.Write(Get("/hold"));
+  WaitForHeld(1);
+  client.Write(std::string(40 << 10, 'x'));  // more than is read before the answer
+  client.Close();
+  EXPECT_TRUE(
+      server_->Eventually([&] { return server_->server().statistics().clients_gone == 1; }));
+}
+
 TEST_F(HttpServerTest, ARequestMayArriveInTwoPiecesCutAnywhere) {
   Start();
   const std::string request =

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <boost/asio/ssl/stream.hpp>
+#include <poll.h>
 
 namespace quire::server {
 namespace {
@@ -17,6 +18,11 @@ void CloseSocket(tcp::socket& socket, HttpStream::CloseMode mode) {
     socket.set_option(asio::socket_base::linger(true, 0), ignored);
   }
   socket.close(ignored);
+}
+
+bool HasHungUp(tcp::socket& socket) {
+  pollfd asked{socket.native_handle(), POLLRDHUP, 0};
+  return ::poll(&asked, 1, 0) > 0;
 }
 
 class TcpStream : public HttpStream {
@@ -36,6 +42,7 @@ class TcpStream : public HttpStream {
     asio::post(socket_.get_executor(), [done = std::move(done), ec] { done(ec); });
   }
   void Close(CloseMode mode) override { CloseSocket(socket_, mode); }
+  bool has_hung_up() override { return HasHungUp(socket_); }
 
  private:
   tcp::socket socket_;
@@ -57,6 +64,7 @@ class TlsStream : public HttpStream {
   }
   void EndWriting(Done done) override { stream_.async_shutdown(std::move(done)); }
   void Close(CloseMode mode) override { CloseSocket(stream_.next_layer(), mode); }
+  bool has_hung_up() override { return HasHungUp(stream_.next_layer()); }
 
  private:
   asio::ssl::stream<tcp::socket> stream_;

@@ -32,6 +32,8 @@ class HttpStream {
   // Nothing more will be written; the client sees the end, and may still send.
   virtual void EndWriting(Done done) = 0;
   virtual void Close(CloseMode mode) = 0;
+  // The client has ended its side, whether or not what it sent before has been read.
+  virtual bool has_hung_up() = 0;
 };
 
 std::unique_ptr<HttpStream> MakeTcpStream(boost::asio::ip::tcp::socket socket);

@@ -177,11 +177,13 @@ json::object OpenAiFormat::Whole(std::span<const engine::Completion> completions
 }
 
 json::object OpenAiFormat::Chunk(json::array choices) const {
-  return {{"id", header_.id},
-          {"object", chat_ ? "chat.completion.chunk" : "text_completion"},
-          {"created", header_.created},
-          {"model", header_.model},
-          {"choices", std::move(choices)}};
+  json::object chunk{{"id", header_.id},
+                     {"object", chat_ ? "chat.completion.chunk" : "text_completion"},
+                     {"created", header_.created},
+                     {"model", header_.model},
+                     {"choices", std::move(choices)}};
+  if (request_.include_usage) chunk["usage"] = nullptr;  // the last one has it
+  return chunk;
 }
 
 json::object OpenAiFormat::ChunkChoice(int choice, json::object delta) const {

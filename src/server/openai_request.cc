@@ -17,6 +17,7 @@ constexpr int kMaxChoices = 4096;  // servers set lower limits
 constexpr int kMaxLogprobs = 20;
 constexpr size_t kMaxPrompts = 2048;
 constexpr int kMaxBadWords = 256;
+constexpr size_t kMaxBadWordBytes = 256;
 
 // Read by others than the reader of ParseApiRequest, or told by clients for their own ends.
 constexpr std::string_view kFieldsReadElsewhere[] = {
@@ -127,6 +128,11 @@ void ReadSampling(FieldReader& reader, ApiRequest& request) {
   }
   reader.Strings("bad_words", request.bad_words, kMaxBadWords);
   std::erase(request.bad_words, "");
+  if (std::ranges::any_of(request.bad_words,
+                          [](const std::string& word) { return word.size() > kMaxBadWordBytes; })) {
+    reader.Fail("bad_words",
+                fmt::format("a word of 'bad_words' may have at most {} bytes", kMaxBadWordBytes));
+  }
   ReadLogitBias(reader, sampling);
   ReadLogprobs(reader, request);
 

@@ -6,6 +6,8 @@ namespace quire::server {
 namespace json = boost::json;
 namespace {
 
+constexpr size_t kDepthMax = 128;
+
 // The code unit that "\uXXXX" at `at` stands for; nullopt: there is no such escape.
 std::optional<unsigned> EscapedUnit(std::string_view text, size_t at) {
   if (at + 6 > text.size() || text[at] != '\\' || text[at + 1] != 'u') return std::nullopt;
@@ -48,13 +50,14 @@ std::string WithoutLoneSurrogates(std::string text) {
 }  // namespace
 
 Result<json::value> ParseBody(const std::string& body) {
+  // A schema may nest; the default is 32.
+  json::parse_options options;
+  options.max_depth = kDepthMax;
   json::error_code code;
-  json::value value = json::parse(body, code);
-  if (code == json::error::expected_utf16_escape ||
-      code == json::error::illegal_leading_surrogate ||
-      code == json::error::illegal_trailing_surrogate) {
+  json::value value = json::parse(body, code, {}, options);
+  if (code && body.find("\\u") != std::string::npos) {
     code.clear();
-    value = json::parse(WithoutLoneSurrogates(body), code);
+    value = json::parse(WithoutLoneSurrogates(body), code, {}, options);
   }
   if (code) return MakeError(ErrorKind::kUsage, "the body is no JSON: {}", code.message());
   return value;
