@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,9 +57,11 @@ class ServeProcess {
   ~ServeProcess() {
     if (process_ <= 0) return;
     // A sanitizer's findings are told at the end, by the exit code.
+    // A second signal would end the process while it looks for leaks.
     Signal(SIGTERM);
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_EQ(Stop(SIGTERM), 0);
+    std::optional<int> code = Await(std::chrono::seconds(5));
+    if (!code) code = Stop(SIGTERM);
+    EXPECT_EQ(*code, 0);
   }
   ServeProcess(const ServeProcess&) = delete;
   ServeProcess& operator=(const ServeProcess&) = delete;
@@ -69,16 +72,23 @@ class ServeProcess {
 
   void Signal(int signal) const { ::kill(process_, signal); }
 
-  // The exit code, or minus the signal that ended it: SIGKILL if nothing else did in half a minute.
-  int Stop(int signal) {
-    ::kill(process_, signal);
+  // The exit code, or minus the signal that ended it; nullopt: it still runs after so long.
+  std::optional<int> Await(std::chrono::milliseconds patience) {
     int status = 0;
-    for (int i = 0; ::waitpid(process_, &status, WNOHANG) == 0; ++i) {
-      if (i == 3000) ::kill(process_, SIGKILL);
+    for (auto waited = std::chrono::milliseconds(0); ::waitpid(process_, &status, WNOHANG) == 0;
+         waited += std::chrono::milliseconds(10)) {
+      if (waited >= patience) return std::nullopt;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     process_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  // The same after `signal`; SIGKILL if nothing else ends it in half a minute.
+  int Stop(int signal) {
+    Signal(signal);
+    if (const auto code = Await(std::chrono::seconds(30))) return *code;
+    Signal(SIGKILL);
+    return Await(std::chrono::seconds(30)).value_or(-SIGKILL);
   }
 
  private:
