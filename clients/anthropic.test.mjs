@@ -138,7 +138,7 @@ test('a wrong key, a wrong model and a too long prompt are told apart', async ()
   await assert.rejects(connect('wrong').messages.create(kQuestion),
     (error) => error instanceof Anthropic.AuthenticationError &&
       error.error.type === 'error' && error.error.error.type === 'authentication_error');
-  await assert.rejects(client.messages.create({ ...kQuestion, model: 'claude-none' }),
+  await assert.rejects(client.messages.create({ ...kQuestion, model: 'no-such-model' }),
     (error) => error instanceof Anthropic.NotFoundError && error.message.includes(kModel) &&
       error.error.error.type === 'not_found_error');
   const messages = [{ role: 'user', content: 'word '.repeat(3000) }];
