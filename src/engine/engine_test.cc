@@ -13,15 +13,9 @@ using kernels::KvCodec;
 using sched::Request;
 using testing::Generate;
 using testing::GenerateOne;
+using testing::RandomTokens;
 
 constexpr const char* kModel = "models/draft/draft-q8_0.gguf";
-
-std::vector<TokenId> RandomTokens(int count, uint64_t seed) {
-  base::CounterRng rng(seed, 0, 0);
-  std::vector<TokenId> tokens(count);
-  for (TokenId& token : tokens) token = 260 + static_cast<TokenId>(rng.NextBelow(3700));
-  return tokens;
-}
 
 Request MakeRequest(std::vector<TokenId> prompt, int max_tokens, uint64_t seed) {
   Request request;

@@ -13,16 +13,10 @@ namespace {
 using kernels::KvCodec;
 using testing::LogitsRows;
 using testing::ModelRunner;
+using testing::RandomTokens;
 using testing::RunnerSequence;
 
 constexpr const char* kModel = "models/draft/draft-q8_0.gguf";
-
-std::vector<TokenId> RandomTokens(int count, uint64_t seed) {
-  base::CounterRng rng(seed, 0, 0);
-  std::vector<TokenId> tokens(count);
-  for (TokenId& token : tokens) token = static_cast<TokenId>(rng.NextBelow(4000));
-  return tokens;
-}
 
 struct Format {
   KvCodec codec;
@@ -32,11 +26,9 @@ struct Format {
 class FixedNumbers : public ::testing::TestWithParam<Format> {
  protected:
   ModelRunner Runner(int threads) const {
-    return ModelRunner(kModel,
-                       {.format = {GetParam().codec, GetParam().codec, GetParam().block_size},
-                        .threads = threads,
-                        .max_sequences = 20,
-                        .max_tokens = 400});
+    const kvstore::KvFormat format{GetParam().codec, GetParam().codec, GetParam().block_size};
+    return ModelRunner(
+        kModel, {.format = format, .threads = threads, .max_sequences = 20, .max_tokens = 400});
   }
 };
 
@@ -50,23 +42,8 @@ TEST_P(FixedNumbers, WholePrefillEqualsChunkedBitForBit) {
 TEST_P(FixedNumbers, AloneEqualsInABatchOfSeventeenBitForBit) {
   ModelRunner runner = Runner(1);
   std::vector<RunnerSequence> sequences;
-  std::vector<RunnerSequence*> batch;
   for (int i = 0; i < 17; ++i) sequences.push_back(runner.Start(RandomTokens(20 + 5 * i, i)));
-  for (RunnerSequence& sequence : sequences) batch.push_back(&sequence);
-  // Every step mixes decodes with prefill chunks of differing sizes.
-  base::CounterRng rng(3, 0, 0);
-  while (!batch.empty()) {
-    std::vector<int> counts;
-    for (const RunnerSequence* sequence : batch) {
-      const int left = static_cast<int>(sequence->tokens.size()) - sequence->computed;
-      counts.push_back(std::min<int>(left, 1 + static_cast<int>(rng.NextBelow(3)) * 8));
-    }
-    runner.Step(batch, counts);
-    std::erase_if(batch, [](const RunnerSequence* sequence) {
-      return sequence->computed == static_cast<int>(sequence->tokens.size());
-    });
-  }
-  for (RunnerSequence& sequence : sequences) runner.Release(sequence);
+  runner.RunTogether(sequences, 8);
   for (const RunnerSequence& sequence : sequences) {
     EXPECT_EQ(runner.Run(sequence.tokens, 512), sequence.logits);
   }

@@ -55,7 +55,6 @@ class ApiService {
   // New requests are answered with 503; `done` is called once the last one under way has ended.
   void Drain(std::function<void()> done);
 
-  size_t calls_open() const { return calls_open_; }
   const std::string& model_name() const { return model_name_; }
 
  private:

@@ -29,7 +29,7 @@ struct MessageLimits {
 // Every message becomes an object with
 // - role: system, user, assistant or tool. `developer` becomes system, `function` tool.
 // - content: a string. Text parts ("text", "input_text") are joined by newlines; other parts are an
-//   error. null or missing only where an assistant calls tools.
+//   error. null or missing only for an assistant: nothing was said.
 // - tool_calls, of an assistant, not empty: {"id", "type": "function", "function": {"name",
 //   "arguments"}}, the arguments as an object if they are the text of one.
 // - tool_call_id and name where given, as strings.

@@ -22,7 +22,7 @@ void Router::Add(std::string_view method, std::string_view path, HttpHandler han
 
 Router::Found Router::Find(std::string_view path) const {
   if (const auto exact = routes_.find(path); exact != routes_.end()) {
-    return {exact->first, {}, &exact->second};
+    return {{}, &exact->second};
   }
   Found found;
   size_t longest = 0;
@@ -32,13 +32,9 @@ Router::Found Router::Find(std::string_view path) const {
     if (prefix <= longest || path.size() <= prefix) continue;
     if (path.substr(0, prefix) != std::string_view(pattern).substr(0, prefix)) continue;
     longest = prefix;
-    found = {pattern, path.substr(prefix), &methods};
+    found = {path.substr(prefix), &methods};
   }
   return found;
-}
-
-std::string_view Router::Pattern(std::string_view path) const {
-  return Find(path).pattern;
 }
 
 void Router::Route(std::shared_ptr<Exchange> exchange) const {

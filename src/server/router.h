@@ -23,14 +23,9 @@ class Router {
   // Calls the handler, or answers with the error.
   void Route(std::shared_ptr<Exchange> exchange) const;
 
-  // The path of the route that `path` takes, as it was added ("/v1/models/{id}"), for whatever
-  // counts by route; empty: none.
-  std::string_view Pattern(std::string_view path) const;
-
  private:
   using Methods = std::map<std::string, HttpHandler, std::less<>>;
   struct Found {
-    std::string_view pattern;
     std::string_view id;
     const Methods* methods = nullptr;
   };

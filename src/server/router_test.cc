@@ -88,12 +88,6 @@ TEST_F(RouterTest, AnotherMethodIsA405ThatNamesTheAllowedOnes) {
   EXPECT_THAT(reached_, ElementsAre());
 }
 
-TEST_F(RouterTest, PatternsNameRoutesForWhateverCountsByRoute) {
-  EXPECT_EQ(router_.Pattern("/v1/models/a/b"), "/v1/models/{id}");
-  EXPECT_EQ(router_.Pattern("/v1/chat"), "/v1/chat");
-  EXPECT_EQ(router_.Pattern("/nothing"), "");
-}
-
 TEST(HttpErrorBody, IsWhatOpenAiClientsReadWhateverTheMessageHas) {
   EXPECT_EQ(ErrorResponse({.status = 400, .message = "a \"b\"\n\xff", .param = "p"}).body,
             "{\"error\":{\"message\":\"a \\\"b\\\"\\n\xef\xbf\xbd\",\"type\":"

@@ -199,10 +199,8 @@ std::optional<ConstrainedToolCall> ConstrainToolCall(ToolCallFormat format,
     case ToolCallFormat::kHermes:
       constrained.prefix = fmt::format("{}\n", kHermesOpen);
       constrained.suffix = fmt::format("\n{}", kHermesClose);
-      if (options.parallel) constrained.separator = "\n";
       break;
     case ToolCallFormat::kLlama3:
-      if (options.parallel) constrained.separator = "; ";
       break;
     case ToolCallFormat::kMistral:
       constrained.prefix = kMistralOpen;

@@ -50,13 +50,12 @@ Result<ToolOptions> ParseToolOptions(const boost::json::object& body);
 boost::json::array ToolsForTemplate(const ToolOptions& options);
 
 // What an answer must look like to be a call: `prefix`, one JSON value that obeys `schema`,
-// `suffix`. The schema's members stand in the order in which they are to be written. With a
-// separator, the whole may be repeated behind it.
+// `suffix`. The schema's members stand in the order in which they are to be written. Several calls
+// are forced only in formats that write them as one JSON list (Mistral, Granite).
 struct ConstrainedToolCall {
   std::string prefix;
   boost::json::object schema;
   std::string suffix;
-  std::optional<std::string> separator;
 };
 
 // nullopt where nothing is forced: tool_choice none or auto. References within a tool's parameters

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "engine/completion.h"
 #include "engine/engine.h"
 
@@ -26,6 +27,14 @@ inline std::unique_ptr<engine::Engine> MakeEngineOrDie(const engine::LoadedModel
   auto engine = engine::Engine::Create(model, options, team);
   if (!engine.ok()) base::CheckFailed(__FILE__, __LINE__, engine.error().message);
   return std::move(engine).value();
+}
+
+// Ids of words, none of them special, in the bundled vocabulary.
+inline std::vector<TokenId> RandomTokens(int count, uint64_t seed) {
+  base::CounterRng rng(seed, 0, 0);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = 260 + static_cast<TokenId>(rng.NextBelow(3700));
+  return tokens;
 }
 
 // All requests at once; completions in their order. Checks the cache's invariants as it goes.

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
 #include "base/thread_team.h"
 #include "kernels/kernel_table.h"
 #include "kv/kv_cache.h"
@@ -30,6 +31,14 @@ struct ModelRunnerOptions {
   int max_tokens = 1024;  // of a sequence
   const kernels::KernelTable* kernels = &kernels::DefaultKernels();
 };
+
+// Any ids of the bundled vocabulary.
+inline std::vector<TokenId> RandomTokens(int count, uint64_t seed) {
+  base::CounterRng rng(seed, 0, 0);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(rng.NextBelow(4000));
+  return tokens;
+}
 
 // A sequence under way: its tokens, and how many of them have been computed.
 struct RunnerSequence {
@@ -76,6 +85,26 @@ class ModelRunner {
     RunnerSequence sequence;
     sequence.tokens = std::move(tokens);
     return sequence;
+  }
+
+  // Computes all sequences to their ends in steps that mix decodes with prefill chunks of up to
+  // 2 * chunk + 1 tokens, and releases them.
+  void RunTogether(std::vector<RunnerSequence>& sequences, int chunk) {
+    std::vector<RunnerSequence*> batch;
+    for (RunnerSequence& sequence : sequences) batch.push_back(&sequence);
+    base::CounterRng rng(3, 0, 0);
+    while (!batch.empty()) {
+      std::vector<int> counts;
+      for (const RunnerSequence* sequence : batch) {
+        const int left = static_cast<int>(sequence->tokens.size()) - sequence->computed;
+        counts.push_back(std::min<int>(left, 1 + static_cast<int>(rng.NextBelow(3)) * chunk));
+      }
+      Step(batch, counts);
+      std::erase_if(batch, [](const RunnerSequence* sequence) {
+        return sequence->computed == static_cast<int>(sequence->tokens.size());
+      });
+    }
+    for (RunnerSequence& sequence : sequences) Release(sequence);
   }
 
   // Computes the next counts[i] tokens of sequences[i], all in one step, with logits of every row.
