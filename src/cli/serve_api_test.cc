@@ -15,6 +15,7 @@ using server::Get;
 using server::Post;
 using server::TestClient;
 using server::TestResponse;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -67,6 +68,13 @@ TEST_F(ServeApi, BadWordsDoNotComeAndAllowedTokensAlone) {
       Ask("/v1/completions", start + R"(,"allowed_token_ids":[300],"guided_regex":"[0-9]+"})");
   EXPECT_EQ(nothing.status, 422) << nothing.body;
   EXPECT_THAT(nothing.body, HasSubstr("no token may come next"));
+  // Its siblings end with it, and none of them counts as its client's doing.
+  EXPECT_EQ(Ask("/v1/completions",
+                start + R"(,"n":2,"best_of":2,"allowed_token_ids":[300],"guided_regex":"[0-9]+"})")
+                .status,
+            422);
+  EXPECT_THAT(TestClient(server_->port()).Ask(Get("/metrics")).body,
+              ContainsRegex(R"(vllm:request_success_total\{[^}]*"error"[^}]*\} 2)"));
   EXPECT_EQ(Ask("/v1/completions", start + R"(,"allowed_token_ids":[1000000]})").status, 400);
 }
 

@@ -19,6 +19,9 @@
 namespace quire::cli {
 namespace {
 
+// For errors that end answers at the shutdown timeout to reach their clients.
+constexpr double kLastWordsSeconds = 0.5;
+
 class ServeCommand : public Command {
  public:
   std::string_view name() const override { return "serve"; }
@@ -84,6 +87,10 @@ class ServeCommand : public Command {
               "listens at loopback; * is any.");
     flags.Add("max-connections", &http_.max_connections, "Most connections at a time.")
         .Range(1, 1'000'000);
+    flags
+        .Add("max-connections-per-address", &http_.max_connections_per_address,
+             "Most connections of one client's address at a time; 0: no such limit.")
+        .Range(0, 1'000'000);
     flags.Add("max-body-size", &max_body_, "Largest request body.");
     flags.Add("max-bodies-size", &max_bodies_, "Most memory for bodies of requests that arrive.");
     flags.Add("header-timeout", &http_.header_timeout_s, "How long a request's headers may take.")
@@ -202,8 +209,11 @@ class ServeCommand : public Command {
     if (!service.started()) std::_Exit(0);
     service.Drain([&] { StopOnceWritten(loop, http); });
     loop.PostAfter(shutdown_timeout_s_, [&] {
-      http.CloseAll();
-      loop.Stop();
+      service.GiveUp();
+      loop.PostAfter(kLastWordsSeconds, [&] {
+        http.CloseAll();
+        loop.Stop();
+      });
     });
   }
 

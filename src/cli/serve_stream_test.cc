@@ -98,6 +98,7 @@ json::object RandomBody(base::CounterRng& rng) {
     if (rng.NextBelow(2) == 0) body["logprobs"] = 2;
     if (rng.NextBelow(4) == 0) body["echo"] = true;
   }
+  if (rng.NextBelow(4) == 0) body["truncate_prompt_tokens"] = 1 + rng.NextBelow(6);
   body["temperature"] = static_cast<double>(rng.NextBelow(5)) * 0.7;  // from greedy to noise
   if (rng.NextBelow(3) == 0) body["n"] = 3;
   if (rng.NextBelow(2) == 0) body["return_token_ids"] = true;

@@ -159,5 +159,57 @@ TEST(Serve, ASecondSignalCutsOffWhatIsUnderWay) {
   EXPECT_EQ(client.ReadToEnd().find("[DONE]"), std::string::npos);
 }
 
+TEST(Serve, WhatIsUnderWayAtTheShutdownTimeoutIsTold) {
+  ServeProcess server({"--threads", "1", "--shutdown-timeout", "0.2"});
+  TestClient streaming(server.port());
+  TestClient waiting(server.port());
+  const std::string body = R"({"prompt":"The","max_tokens":1000,"ignore_eos":true,"n":16)";
+  streaming.Write(Post("/v1/completions", body + R"(,"stream":true})"));
+  waiting.Write(Post("/v1/completions", body + "}"));
+  AwaitMetric(server, "vllm:num_requests_running", 2);
+  streaming.ReadThrough("data: ");
+  EXPECT_EQ(server.Stop(SIGTERM), 0);
+  const std::string end = streaming.ReadToEnd();
+  EXPECT_NE(end.find(R"("message":"the server is shutting down")"), std::string::npos);
+  EXPECT_EQ(end.find("[DONE]"), std::string::npos);
+  EXPECT_EQ(waiting.ReadResponse().status, 503);
+}
+
+TEST(Serve, AMessageIsContinuedWhereItsWordsEnd) {
+  const ScratchFolder scratch;
+  const ServeProcess server(
+      {"--threads", "1", "--chat-template", scratch.Write("chat.jinja", kTemplate)});
+  TestClient client(server.port());
+  const auto prompt_of = [&](const std::string& words) {
+    const json::object body{{"messages", {{{"role", "assistant"}, {"content", words}}}},
+                            {"continue_final_message", true},
+                            {"add_generation_prompt", false}};
+    const TestResponse tokens = client.Ask(Post("/tokenize", json::serialize(body)));
+    EXPECT_EQ(tokens.status, 200) << tokens.body;
+    const json::object ids{{"tokens", Body(tokens).at("tokens")}};
+    return Body(client.Ask(Post("/detokenize", json::serialize(ids)))).at("prompt").as_string();
+  };
+  // "im_end" stands in what the template writes behind the message, too.
+  EXPECT_TRUE(prompt_of("im_end ").ends_with("assistant\nim_end"));
+  EXPECT_TRUE(prompt_of("").ends_with("assistant\n"));
+}
+
+TEST(Serve, APromptThatIsFarTooLongIsRefusedBeforeItIsEncoded) {
+  const ServeProcess server({"--threads", "1"});
+  std::string text(2 << 20, 'x');
+  const TestResponse refused =
+      TestClient(server.port())
+          .Ask(Post("/v1/completions", json::serialize(json::object{{"prompt", text}})));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("2097152 bytes"), std::string::npos) << refused.body;
+  // Below that, what is truncated is welcome.
+  text.resize(200'000);
+  const json::object body{{"prompt", text}, {"truncate_prompt_tokens", 5}, {"max_tokens", 1}};
+  const TestResponse served =
+      TestClient(server.port()).Ask(Post("/v1/completions", json::serialize(body)));
+  EXPECT_EQ(served.status, 200) << served.body;
+  EXPECT_EQ(Body(served).at("usage").at("prompt_tokens").as_int64(), 5);
+}
+
 }  // namespace
 }  // namespace quire::cli

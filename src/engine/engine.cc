@@ -14,6 +14,10 @@ namespace {
 // few enough to keep the buffer small (64 rows x 152k tokens: 39 MB).
 constexpr int kLogitRows = 64;
 
+// Seconds of a step after which no further grammar's mask is begun. Those of usual grammars take
+// tens of microseconds; one request's hard ones must not hold up what others are waiting for.
+constexpr double kMaskBudget = 2e-3;
+
 model::StepLimits LimitsOf(const sched::SchedulerOptions& options) {
   return {.rows = options.max_num_batched_tokens,
           .sequences = options.max_num_seqs,
@@ -87,7 +91,7 @@ void Engine::Cancel(RequestId request) {
 
 bool Engine::Step(const UpdateSink& sink) {
   base::Stopwatch watch;
-  const sched::StepPlan& plan = scheduler_.Schedule();
+  const sched::StepPlan& plan = Plan();
   if (plan.empty()) return false;
   CopyFrames(plan.copies);
   const model::Batch batch = builder_.Build(plan, scheduler_);
@@ -101,6 +105,42 @@ bool Engine::Step(const UpdateSink& sink) {
   stats_.emit_s += watch.Lap();
   ++stats_.steps;
   return true;
+}
+
+const sched::StepPlan& Engine::Plan() {
+  PrepareMasks();
+  const sched::StepPlan& plan = scheduler_.Schedule(without_mask_);
+  // Those that are ready may lack memory that others hold.
+  if (plan.empty() && !without_mask_.empty()) return scheduler_.Schedule();
+  return plan;
+}
+
+// Computes which tokens may come for the running sequences with a grammar, as many as there is time
+// for, each sequence being first once; the others sit this step out. What a sequence says does not
+// depend on when it says it.
+void Engine::PrepareMasks() {
+  without_mask_.clear();
+  for (const SequenceId id : scheduler_.running()) {
+    const sched::Sequence& sequence = scheduler_.sequence(id);
+    if (!grammars_[sequence.request.value]) continue;
+    if (sequence.output_tokens() == 0) continue;  // its record is made with its first token
+    if (!records_[id.value]->grammar->AllowedIsKnown()) without_mask_.push_back(id);
+  }
+  if (without_mask_.empty()) return;
+  std::ranges::rotate(without_mask_,
+                      without_mask_.begin() +
+                          static_cast<ptrdiff_t>(masks_first_++ % without_mask_.size()));
+  const double deadline = base::MonotonicSeconds() + kMaskBudget;
+  team_.ParallelFor(static_cast<int64_t>(without_mask_.size()), 1,
+                    [&](int64_t begin, int64_t end, int /*thread*/) {
+                      for (int64_t i = begin; i < end; ++i) {
+                        if (i > 0 && base::MonotonicSeconds() > deadline) return;
+                        records_[without_mask_[i].value]->grammar->Allowed();
+                      }
+                    });
+  std::erase_if(without_mask_, [&](SequenceId id) {
+    return records_[id.value]->grammar->AllowedIsKnown();
+  });
 }
 
 void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
@@ -310,9 +350,7 @@ void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdat
 
 void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const {
   const sched::Sequence& first = scheduler_.sequence(request.sequences.front());
-  const std::span<const TokenId> prompt(request.request.prompt);
-  const text::DecodeOptions decode{.skip_special = request.request.sampling.skip_special_tokens,
-                                   .start = model_.tokenizer().StartAfter(prompt)};
+  const text::DecodeOptions decode = DecodeOptionsOf(request.request);
   const auto hypotheses = request.beams->hypotheses();
   for (int index = 0; index < request.request.n; ++index) {
     SequenceUpdate update;
@@ -349,6 +387,12 @@ StopReason Engine::StopReasonOf(TokenId token) const {
   return token;
 }
 
+text::DecodeOptions Engine::DecodeOptionsOf(const sched::Request& request) const {
+  return {.skip_special = request.sampling.skip_special_tokens,
+          .start = model_.tokenizer().StartAfter(request.prompt),
+          .shown_special = request.sampling.shown_special_tokens};
+}
+
 // `position`: of the token about to be drawn. A sibling that shares the prompt's computation has no
 // tokens of its own before its first draw.
 void Engine::PrepareRecord(SequenceId id, int position) {
@@ -361,8 +405,7 @@ void Engine::PrepareRecord(SequenceId id, int position) {
   const sched::SamplingParams& sampling = request.sampling;
   record = std::make_unique<SequenceRecord>(SequenceRecord{
       SequenceText(model_.tokenizer(),
-                   {.decode = {.skip_special = sampling.skip_special_tokens,
-                               .start = model_.tokenizer().StartAfter(request.prompt)},
+                   {.decode = DecodeOptionsOf(request),
                     .stop_strings = *stop_strings_[sequence.request.value],
                     .stop_text = sampling.include_stop_in_output ? text::StopText::kInclude
                                                                  : text::StopText::kExclude,

@@ -108,6 +108,8 @@ class Engine {
     Result<SampledToken> result = SampledToken{};
   };
 
+  const sched::StepPlan& Plan();
+  void PrepareMasks();
   void CopyFrames(std::span<const kv::PendingCopy> copies);
   void Sample(const sched::StepPlan& plan, base::Stopwatch& watch);
   void PrepareDraws(const sched::StepPlan& plan);
@@ -120,6 +122,7 @@ class Engine {
   void EmitScored(const sched::RequestState& request, const UpdateSink& sink) const;
   static TokenLogprobs ToLogprobs(const SampledToken& sampled);
   StopReason StopReasonOf(TokenId token) const;
+  text::DecodeOptions DecodeOptionsOf(const sched::Request& request) const;
   void PrepareRecord(SequenceId id, int position);
 
   const LoadedModel& model_;
@@ -134,6 +137,8 @@ class Engine {
   std::vector<std::optional<text::StopStrings>> stop_strings_;  // by RequestId
   GrammarCache grammar_cache_;
   std::vector<std::shared_ptr<text::GrammarMasks>> grammars_;  // by RequestId; null: no constraint
+  std::vector<SequenceId> without_mask_;                       // of the step
+  size_t masks_first_ = 0;                                     // whose turn it is
   std::vector<Draw> draws_;                                    // of the step, by logit row
   std::vector<sched::SequenceOutput> outputs_;                 // of the step; views draws_
   EngineStats stats_;

@@ -84,8 +84,11 @@ void EngineThread::Handle(CancelMessage& message) {
   const auto found = ids_.find(message.ticket);
   if (found == ids_.end()) return;
   engine_->Cancel(found->second);
-  metrics_.Finished(sched::FinishReason::kCancelled, flights_[found->second].times,
-                    base::MonotonicSeconds());
+  const Flight& flight = flights_[found->second];
+  // Whoever hears of a failure has no use for the rest.
+  metrics_.Finished(
+      flight.failed ? sched::FinishReason::kError : sched::FinishReason::kCancelled, flight.times,
+      base::MonotonicSeconds());
   flights_.erase(found->second);
   ids_.erase(found);
 }
@@ -116,8 +119,10 @@ void EngineThread::Take(const SequenceUpdate& update) {
   if (!flight.times.admitted_s) flight.times.admitted_s = step_start_s_;
   metrics_.Generated(flight.times, update.index, static_cast<int>(update.tokens.size()), now);
   events_.push_back({flight.ticket, update});
+  flight.failed |= update.finish == sched::FinishReason::kError;
   if (!update.finish || --flight.sequences_left > 0) return;
-  metrics_.Finished(*update.finish, flight.times, now);
+  metrics_.Finished(flight.failed ? sched::FinishReason::kError : *update.finish, flight.times,
+                    now);
   ids_.erase(flight.ticket);
   flights_.erase(found);
 }

@@ -64,6 +64,7 @@ class EngineThread {
     Ticket ticket = 0;
     RequestTimes times;
     int sequences_left = 0;
+    bool failed = false;  // one of its sequences
   };
 
   void Loop();

@@ -1,4 +1,5 @@
 // A constrained request's text satisfies its constraint, whatever surrounds the request.
+#include <map>
 #include <regex>
 
 #include <boost/json.hpp>
@@ -134,6 +135,37 @@ TEST_F(StructuredOutput, EachOfSeveralSequencesGoesItsOwnWay) {
     EXPECT_EQ(GenerateOne(*Make(), SchemaRequest(100 + i)).choices[0].tokens,
               together.choices[i].tokens);
   }
+}
+
+// Each mask of this expression takes milliseconds: hundreds of ways to have read the text so far.
+TEST_F(StructuredOutput, HardMasksHoldUpNobodyElse) {
+  Request hard = MakeRequest("The letters: ", 7);
+  hard.sampling.max_tokens = 12;
+  hard.sampling.constraint = {OutputConstraint::Kind::kRegex, "(.{0,300}[a-m]){0,200}Q", {}};
+  hard.n = 8;
+  Request plain = MakeRequest("Once upon a time", 9);
+  plain.sampling.max_tokens = 12;
+  plain.sampling.ignore_eos = true;
+  auto engine = Make();
+  std::map<RequestId, std::vector<std::vector<TokenId>>> tokens;
+  const RequestId plain_id = engine->Submit(plain).value();
+  const RequestId hard_id = engine->Submit(hard).value();
+  tokens[plain_id].resize(1);
+  tokens[hard_id].resize(8);
+  int64_t steps = 0;
+  while (engine->Step([&](const SequenceUpdate& update) {
+    auto& row = tokens[update.request][update.index];
+    row.insert(row.end(), update.tokens.begin(), update.tokens.end());
+  })) {
+    ++steps;
+    if (steps <= 12) {
+      EXPECT_EQ(tokens[plain_id][0].size(), static_cast<size_t>(steps));
+    }
+  }
+  EXPECT_GT(steps, 12);  // some of the others had to wait
+  EXPECT_EQ(tokens[plain_id][0], GenerateOne(*Make(), plain).choices[0].tokens);
+  const Completion alone = GenerateOne(*Make(), hard);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(tokens[hard_id][i], alone.choices[i].tokens);
 }
 
 TEST_F(StructuredOutput, ACompleteTextEndsEvenWhereTheModelMayNotSaySo) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -40,11 +41,18 @@ class FakeEngine {
     return static_cast<TokenId>(Hash(tokens, index) % vocabulary_);
   }
 
+  // The next step does without these running sequences, if it can.
+  void SitOut(std::vector<SequenceId> sequences) { sitting_out_ = std::move(sequences); }
+
   // One step; `meanwhile` is called while it runs. False when there was nothing to do.
   bool Step(base::FunctionRef<void()> meanwhile) {
     CollectFinished();  // Schedule drops them
-    const StepPlan& plan = scheduler_.Schedule();
-    if (plan.empty()) return false;
+    const std::vector<SequenceId> sitting_out = std::exchange(sitting_out_, {});
+    const StepPlan& plan = scheduler_.Schedule(sitting_out);
+    for (const ScheduledSequence& run : plan.sequences) {
+      QUIRE_CHECK(std::ranges::find(sitting_out, run.sequence) == sitting_out.end());
+    }
+    if (plan.empty()) return !sitting_out.empty() && Step(meanwhile);
     frames_.Copy(plan.copies);
     for (const ScheduledSequence& run : plan.sequences) {
       const Sequence& sequence = scheduler_.sequence(run.sequence);
@@ -133,6 +141,7 @@ class FakeEngine {
   kv::FakeFrames frames_;
   int vocabulary_;
   std::map<std::string, FakeResult> results_;
+  std::vector<SequenceId> sitting_out_;
   std::vector<SequenceOutput> outputs_;
   std::vector<TokenId> drawn_;
   std::vector<std::vector<TokenLogprob>> candidates_;

@@ -47,6 +47,7 @@ struct SamplingParams {
   std::vector<std::string> stop;  // matched anywhere in the text, across tokens
   bool include_stop_in_output = false;
   bool skip_special_tokens = true;  // control tokens give no text
+  std::vector<TokenId> shown_special_tokens;  // but these do
   // Alternatives told with every generated token; absent: not even its own log probability.
   std::optional<int> logprobs;
   std::optional<int> prompt_logprobs;  // of prompt tokens; such requests never read the cache

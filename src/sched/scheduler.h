@@ -131,8 +131,9 @@ class Scheduler {
 
   // Drops requests that have finished and plans the next step. The plan is valid until the next
   // call. An empty plan means that nothing is to be computed. Every plan that is not empty must be
-  // committed before the next Schedule.
-  const StepPlan& Schedule();
+  // committed before the next Schedule. `sitting_out`: running sequences that are not ready to
+  // compute; they keep what they hold.
+  const StepPlan& Schedule(std::span<const SequenceId> sitting_out = {});
 
   // The step planned last has been executed. `outputs`: one for every sequence of plan.samplers
   // that has not been cancelled or finished meanwhile; others are ignored. Afterwards
@@ -192,7 +193,7 @@ class Scheduler {
   void InsertRunning(SequenceId id);
 
   // scheduler_plan.cc
-  void PlanRunning();
+  void PlanRunning(std::span<const SequenceId> sitting_out);
   void PlanRun(Sequence& sequence);
   bool MakeRoom(const Sequence& sequence, int length);
   bool PreemptFor(const Sequence& sequence);

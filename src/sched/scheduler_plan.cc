@@ -6,7 +6,7 @@
 
 namespace quire::sched {
 
-const StepPlan& Scheduler::Schedule() {
+const StepPlan& Scheduler::Schedule(std::span<const SequenceId> sitting_out) {
   QUIRE_CHECK(!in_step_);  // the plan before must be committed first
   DropFinished();
   plan_.sequences.clear();
@@ -19,7 +19,7 @@ const StepPlan& Scheduler::Schedule() {
   prefilling_.clear();
   short_of_memory_ = false;
 
-  PlanRunning();
+  PlanRunning(sitting_out);
   AdaptHeadroom();
   seats_taken_ = SeatsTaken();
   if (!short_of_memory_) Admit();
@@ -39,13 +39,14 @@ const StepPlan& Scheduler::Schedule() {
   return plan_;
 }
 
-void Scheduler::PlanRunning() {
+void Scheduler::PlanRunning(std::span<const SequenceId> sitting_out) {
   // Decodes first: what they take of the budget is known before any prefill gets its share.
   prefill_budget_ = options_.max_num_batched_tokens;
   for (SequenceId id : running_) prefill_budget_ -= At(id).uncomputed() == 1;
   // In the order of rank, so that memory goes to the first of them and is taken from the last.
   for (planning_place_ = 0; planning_place_ < running_.size(); ++planning_place_) {
-    PlanRun(At(running_[planning_place_]));
+    const SequenceId id = running_[planning_place_];
+    if (std::ranges::find(sitting_out, id) == sitting_out.end()) PlanRun(At(id));
   }
 }
 

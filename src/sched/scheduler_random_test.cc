@@ -52,6 +52,7 @@ class RandomLoad {
         Submit(submitted++);
       }
       MaybeInterrupt();
+      MaybeSitOut();
       engine_->scheduler().CheckInvariants();
       const bool worked = engine_->Step([&] { MaybeInterrupt(); });
       ASSERT_TRUE(worked || engine_->scheduler().idle()) << "work waits and none was planned";
@@ -85,6 +86,18 @@ class RandomLoad {
     std::vector<TokenId> tokens;
     for (int i = 0; i < count; ++i) tokens.push_back(1 + Below(kVocabulary - 1));
     return tokens;
+  }
+
+  // Any but beams, which go on together.
+  void MaybeSitOut() {
+    if (Below(4) > 0) return;
+    const Scheduler& scheduler = engine_->scheduler();
+    std::vector<SequenceId> sitting_out;
+    for (const SequenceId id : scheduler.running()) {
+      const RequestState& request = scheduler.request(scheduler.sequence(id).request);
+      if (!request.beams && Below(2) == 0) sitting_out.push_back(id);
+    }
+    engine_->SitOut(std::move(sitting_out));
   }
 
   void Submit(int number) {

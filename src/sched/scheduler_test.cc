@@ -60,6 +60,26 @@ TEST(Scheduler, OneRequestGivesTheModelsTokens) {
   EXPECT_EQ(engine.scheduler().cache().stats().frames_leased, 0);
 }
 
+TEST(Scheduler, WhoSitsOutKeepsItsMemoryAndLosesNothing) {
+  FakeEngine engine(Options(), Cache(80), kVocabulary);
+  const Request a = MakeRequest("a", Tokens(10, 1), 30);
+  const Request b = MakeRequest("b", Tokens(12, 2), 30);
+  ASSERT_TRUE(engine.scheduler().Submit(a).ok() && engine.scheduler().Submit(b).ok());
+  ASSERT_TRUE(engine.Step());
+  const SequenceId first = engine.scheduler().running()[0];
+  const int computed = engine.scheduler().sequence(first).computed();
+  for (int step = 0; step < 5; ++step) {
+    engine.SitOut({first});
+    ASSERT_TRUE(engine.Step());
+    EXPECT_EQ(engine.scheduler().plan().sequences.size(), 1u);
+  }
+  EXPECT_EQ(engine.scheduler().sequence(first).computed(), computed);
+  engine.RunToEnd();
+  EXPECT_EQ(engine.results().at("a").outputs[0], Expected(engine, a, 0, 256));
+  EXPECT_EQ(engine.results().at("b").outputs[0], Expected(engine, b, 0, 256));
+  EXPECT_EQ(engine.scheduler().stats().preemptions, 0);
+}
+
 TEST(Scheduler, PromptsAreComputedInChunksBesideDecodes) {
   FakeEngine engine(Options(), Cache(80), kVocabulary);
   ASSERT_TRUE(engine.scheduler().Submit(MakeRequest("a", Tokens(10, 1), 30)).ok());

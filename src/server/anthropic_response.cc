@@ -139,10 +139,6 @@ std::vector<AnthropicEvent> AnthropicStream::Finish(const AnthropicEnd& end) {
   return events;
 }
 
-AnthropicEvent AnthropicStream::Ping() {
-  return MakeEvent("ping", {});
-}
-
 AnthropicEvent AnthropicStream::Failure(int status, std::string_view message) {
   return {"error", FormatAnthropicError(status, message)};
 }

@@ -54,8 +54,6 @@ class AnthropicStream {
   std::vector<AnthropicEvent> Add(std::span<const ToolDelta> deltas);
   std::vector<AnthropicEvent> Finish(const AnthropicEnd& end);
 
-  // Keeps an idle connection alive; allowed anywhere.
-  static AnthropicEvent Ping();
   // In place of Finish where the answer fails midway.
   static AnthropicEvent Failure(int status, std::string_view message);
 

@@ -114,10 +114,9 @@ TEST(AnthropicResponse, StreamWithoutContentHasNoBlocks) {
   EXPECT_EQ(stream.Finish({}).front().name, "message_delta");
 }
 
-TEST(AnthropicResponse, PingAndFailureAreEvents) {
-  EXPECT_THAT(Lines({AnthropicStream::Ping(), AnthropicStream::Failure(500, "lost")}),
-              ElementsAre(R"({"type":"ping"})",
-                          R"({"type":"error","error":{"type":"api_error","message":"lost"}})"));
+TEST(AnthropicResponse, FailureIsAnEvent) {
+  EXPECT_THAT(Lines({AnthropicStream::Failure(500, "lost")}),
+              ElementsAre(R"({"type":"error","error":{"type":"api_error","message":"lost"}})"));
 }
 
 TEST(AnthropicResponse, ErrorTypesFollowTheStatus) {

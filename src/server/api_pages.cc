@@ -104,12 +104,10 @@ void ApiService::CountMessageTokens(std::shared_ptr<Exchange> exchange) {
     QUIRE_ASSIGN_OR_RETURN(json::object body, ParseObject(text));
     body["max_tokens"] = 1;
     const engine::LoadedModel& model = engine_->model();
-    QUIRE_ASSIGN_OR_RETURN(const DialectRequest asked,
+    QUIRE_ASSIGN_OR_RETURN(DialectRequest asked,
                            ParseRequest(Dialect::kMessages, body, model.sampling_defaults()));
     QUIRE_RETURN_IF_ERROR(CheckModelName(asked.api.model));
-    QUIRE_ASSIGN_OR_RETURN(
-        const auto prompts,
-        EncodePrompts(asked.api, model, chat_template_ ? &*chat_template_ : nullptr));
+    QUIRE_ASSIGN_OR_RETURN(const auto prompts, EncodePrompts(asked.api, model, Limits()));
     return json::object{{"input_tokens", prompts.front().size()}};
   };
   AnswerFromWorker(std::move(exchange), Dialect::kMessages, count);
@@ -124,12 +122,11 @@ void ApiService::Tokenize(std::shared_ptr<Exchange> exchange) {
     }
     const engine::LoadedModel& model = engine_->model();
     QUIRE_ASSIGN_OR_RETURN(
-        const ApiRequest api,
+        ApiRequest api,
         ParseApiRequest(chat ? Endpoint::kChatCompletions : Endpoint::kCompletions, object,
                         model.sampling_defaults()));
     QUIRE_RETURN_IF_ERROR(CheckModelName(api.model));
-    QUIRE_ASSIGN_OR_RETURN(const auto prompts,
-                           EncodePrompts(api, model, chat_template_ ? &*chat_template_ : nullptr));
+    QUIRE_ASSIGN_OR_RETURN(const auto prompts, EncodePrompts(api, model, Limits()));
     const std::vector<TokenId>& ids = prompts.front();
     return json::object{{"count", ids.size()},
                         {"max_model_len", engine_->max_model_len()},

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <ctime>
+#include <ranges>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -28,10 +29,10 @@ struct ApiService::Call {
   std::vector<engine::Ticket> tickets;              // [prompts]
   int sequences_left = 0;
   bool stream_begun = false;
-  std::atomic<bool> gone = false;  // nobody waits for it; the worker asks
+  std::atomic<bool> gone = false;  // nobody waits for it; workers ask
 };
 
-// What the worker makes of a body.
+// What a worker makes of a body.
 struct ApiService::Prepared {
   DialectRequest asked;
   std::vector<sched::Request> requests;  // [prompts]
@@ -39,9 +40,8 @@ struct ApiService::Prepared {
 
 namespace {
 
-void Answer(Exchange& exchange, Dialect dialect, const Error& error) {
-  HttpError answer{
-      .status = HttpStatus(error.kind), .message = error.message, .param = error.param};
+void Answer(Exchange& exchange, Dialect dialect, const Error& error, int status) {
+  HttpError answer{.status = status, .message = error.message, .param = error.param};
   if (answer.status == 429) answer.headers.push_back({"Retry-After", "1"});
   exchange.Respond(ErrorResponse(dialect, std::move(answer)));
 }
@@ -53,7 +53,9 @@ HttpHeader RequestIdHeader(const ApiRequest& api) {
 }
 
 void LogUnknownFields(const ApiRequest& api) {
-  for (const std::string& name : api.unknown_fields) {
+  constexpr size_t kNamesMax = 32;
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  for (const std::string& name : api.unknown_fields | std::views::take(kNamesMax)) {
     spdlog::debug("{}: the field '{:.100}' is not known and ignored", api.request_id, name);
   }
 }
@@ -87,7 +89,12 @@ Status ApiService::Start(std::unique_ptr<engine::Engine> engine) {
 
 void ApiService::Drain(std::function<void()> done) {
   drained_ = std::move(done);
-  if (calls_open_ == 0) drained_();
+  if (calls_.empty()) drained_();
+}
+
+void ApiService::GiveUp() {
+  const Error error = MakeError(ErrorKind::kIo, "the server is shutting down");
+  for (const CallPtr& call : std::vector(calls_.begin(), calls_.end())) Fail(call, error, 503);
 }
 
 void ApiService::AddGuarded(Router& router, std::string_view method, std::string_view path,
@@ -158,16 +165,16 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
   if (!tenant) return;
   if (calls_preparing_ >= options_.max_queued_requests) {
     return Answer(*exchange, dialect,
-                  Error{ErrorKind::kExhausted,
-                        fmt::format("{} requests are being prepared already, the limit; try again "
-                                    "later",
-                                    calls_preparing_)});
+                  MakeError(ErrorKind::kExhausted,
+                            "{} requests are being prepared already, the limit; try again later",
+                            calls_preparing_),
+                  HttpStatus(ErrorKind::kExhausted));
   }
   ++calls_preparing_;
   auto call = std::make_shared<Call>();
   call->exchange = std::move(exchange);
   call->dialect = dialect;
-  ++calls_open_;
+  calls_.insert(call);
   const uint64_t key = base::CounterRng(options_.seed, calls_begun_++, 0).NextU64();
   call->exchange->OnClosed([this, weak = std::weak_ptr(call)] {
     if (const CallPtr gone = weak.lock()) Forget(gone);
@@ -182,13 +189,13 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
         loop_.Post([this, call = std::move(call), prepared] {
           --calls_preparing_;
           if (call->exchange == nullptr) return;  // gone meanwhile
-          if (!prepared->ok()) return Fail(call, prepared->error());
+          if (!prepared->ok()) return Fail(call, prepared->error(), HttpStatus(prepared->error().kind));
           Submit(call, *std::move(*prepared));
         });
       });
 }
 
-// From the worker: what the I/O thread began it also ends.
+// From a worker: what the I/O thread began it also ends.
 void ApiService::Return(CallPtr call) {
   loop_.Post([this, call = std::move(call)] { --calls_preparing_; });
 }
@@ -199,6 +206,11 @@ Status ApiService::CheckModelName(const std::string& name) const {
       ErrorKind::kNotFound,
       fmt::format("there is no model '{:.100}' here; this server has '{}'", name, model_name_),
       "model"};
+}
+
+PromptLimits ApiService::Limits() const {
+  return {.max_model_len = engine_->max_model_len(),
+          .chat_template = chat_template_ ? &*chat_template_ : nullptr};
 }
 
 Status ApiService::CheckLimits(const std::vector<sched::Request>& requests) const {
@@ -249,12 +261,11 @@ Result<ApiService::Prepared> ApiService::Prepare(Dialect dialect, const HttpRequ
   if (options_.log_requests) spdlog::info("{}: {}", api.request_id, http.body);
   api.call_id_seed = key;
   api.cache_salt = SaltOf(tenant, api.cache_salt);
+  PromptLimits limits = Limits();
+  limits.seed = key;
   QUIRE_ASSIGN_OR_RETURN(
       prepared.requests,
-      BuildRequests(api, model,
-                    {.max_model_len = engine_->max_model_len(),
-                     .seed = key,
-                     .chat_template = chat_template_ ? &*chat_template_ : nullptr}));
+      BuildRequests(api, model, limits));
   QUIRE_RETURN_IF_ERROR(CheckLimits(prepared.requests));
   if (api.sampling.constraint) {
     QUIRE_RETURN_IF_ERROR(engine_->PrepareConstraint(*api.sampling.constraint));
@@ -286,7 +297,7 @@ void ApiService::Receive(std::vector<engine::EngineEvent> events) {
     if (found == routes_.end()) continue;  // failed or gone
     const Route route = found->second;
     if (const Error* error = std::get_if<Error>(&event.news)) {
-      Fail(route.call, *error);
+      Fail(route.call, *error, HttpStatus(error->kind));
     } else {
       TakeUpdate(route.call, route.prompt, std::get<engine::SequenceUpdate>(event.news));
     }
@@ -297,7 +308,7 @@ void ApiService::TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpd
   if (update.finish == sched::FinishReason::kError) {
     // What is not the client's is ours, whatever it is for a file.
     if (update.error->kind != ErrorKind::kContradiction) update.error->kind = ErrorKind::kIo;
-    return Fail(call, *update.error);
+    return Fail(call, *update.error, HttpStatus(update.error->kind));
   }
   const bool ends = update.finish.has_value();
   if (call->asked.api.stream) {
@@ -330,12 +341,12 @@ void ApiService::Finish(const CallPtr& call) {
   Forget(call);
 }
 
-void ApiService::Fail(const CallPtr& call, const Error& error) {
+void ApiService::Fail(const CallPtr& call, const Error& error, int status) {
   if (call->stream_begun) {
     call->exchange->Send(call->format->Failure(error));
     call->exchange->EndStream();
   } else {
-    Answer(*call->exchange, call->dialect, error);
+    Answer(*call->exchange, call->dialect, error, status);
   }
   Forget(call);
 }
@@ -348,8 +359,8 @@ void ApiService::Forget(const CallPtr& call) {
   for (const engine::Ticket ticket : call->tickets) {
     if (routes_.erase(ticket) > 0) engine_->Cancel(ticket);
   }
-  --calls_open_;
-  if (drained_ && calls_open_ == 0) drained_();
+  calls_.erase(call);
+  if (drained_ && calls_.empty()) drained_();
 }
 
 }  // namespace quire::server

@@ -4,7 +4,7 @@
 //              -> AnswerFormat -> Exchange
 //
 // Owns the requests under way. Everything here runs on the I/O thread unless it says otherwise;
-// what takes long runs on the worker, and the engine on its own thread. A client that goes away is
+// what takes long runs on workers, and the engine on its own thread. A client that goes away is
 // cancelled at once.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/completion.h"
@@ -20,6 +21,7 @@
 #include "server/api_keys.h"
 #include "server/dialect.h"
 #include "server/io_loop.h"
+#include "server/openai_prompts.h"
 #include "server/router.h"
 
 namespace quire::server {
@@ -55,6 +57,9 @@ class ApiService {
   // New requests are answered with 503; `done` is called once the last one under way has ended.
   void Drain(std::function<void()> done);
 
+  // Ends what is still under way: with 503, or where an answer has begun with an error event.
+  void GiveUp();
+
   const std::string& model_name() const { return model_name_; }
 
  private:
@@ -87,19 +92,20 @@ class ApiService {
                   void (ApiService::*handler)(std::shared_ptr<Exchange>),
                   Dialect dialect = Dialect::kCompletions);
 
-  // On the worker.
+  // On a worker.
   Result<Prepared> Prepare(Dialect dialect, const HttpRequest& http, const Tenant& tenant,
                            uint64_t key) const;
   void Return(CallPtr call);
   Status CheckLimits(const std::vector<sched::Request>& requests) const;
   Status CheckModelName(const std::string& name) const;
+  PromptLimits Limits() const;
 
   // The way of a call.
   void Submit(const CallPtr& call, Prepared prepared);
   void Receive(std::vector<engine::EngineEvent> events);
   void TakeUpdate(const CallPtr& call, int prompt, engine::SequenceUpdate& update);
   void Finish(const CallPtr& call);
-  void Fail(const CallPtr& call, const Error& error);
+  void Fail(const CallPtr& call, const Error& error, int status);
   void Forget(const CallPtr& call);
 
   IoLoop& loop_;
@@ -109,8 +115,8 @@ class ApiService {
   std::optional<text::ChatTemplate> chat_template_;  // in place of the model's
   std::unique_ptr<engine::Metrics> metrics_;
   std::unordered_map<engine::Ticket, Route> routes_;
-  size_t calls_open_ = 0;
-  size_t calls_preparing_ = 0;  // at the worker
+  std::unordered_set<CallPtr> calls_;  // under way
+  size_t calls_preparing_ = 0;  // at the workers
   uint64_t calls_begun_ = 0;
   std::function<void()> drained_;                 // set: no new calls
   std::unique_ptr<engine::EngineThread> engine_;  // last: its thread ends first

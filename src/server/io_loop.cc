@@ -14,10 +14,14 @@
 namespace quire::server {
 namespace asio = boost::asio;
 
+namespace {
+constexpr size_t kWorkers = 4;
+}  // namespace
+
 struct IoLoop::Impl {
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work = asio::make_work_guard(io);
-  asio::thread_pool worker{1};
+  asio::thread_pool workers{kWorkers};
   asio::signal_set signals{io};
   std::function<void()> on_signal;
 
@@ -53,7 +57,7 @@ void IoLoop::PostAfter(double seconds, std::function<void()> task) {
 }
 
 void IoLoop::PostToWorker(std::function<void()> task) {
-  asio::post(impl_->worker, std::move(task));
+  asio::post(impl_->workers, std::move(task));
 }
 
 void IoLoop::OnSignal(std::function<void()> task) {
@@ -69,8 +73,8 @@ void IoLoop::Run() {
 
 void IoLoop::Stop() {
   impl_->io.stop();
-  impl_->worker.stop();
-  impl_->worker.join();
+  impl_->workers.stop();
+  impl_->workers.join();
 }
 
 }  // namespace quire::server

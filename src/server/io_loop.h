@@ -1,9 +1,9 @@
-// IoLoop: the I/O thread's event loop, and a worker thread beside it for what may take a while
+// IoLoop: the I/O thread's event loop, and worker threads beside it for what may take a while
 // (parsing a body, rendering a template, encoding a long prompt), so that no request keeps the
-// connections of others waiting.
+// connections of others waiting, and a slow one not the next.
 //
-// Post from any thread; tasks run in order, on the thread that runs the loop or on the worker. The
-// worker outlives no task: Stop waits for the one under way.
+// Post from any thread; tasks run on the thread that runs the loop, in order, or on a worker, begun
+// in order. Stop waits for those under way.
 #pragma once
 
 #include <functional>

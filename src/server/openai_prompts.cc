@@ -22,30 +22,57 @@ void SettleBos(const text::Tokenizer& tokenizer, std::vector<TokenId>& ids) {
   }
 }
 
-// The model goes on with the last message itself: what the template writes behind it goes.
-Status CutAfterFinalMessage(const boost::json::array& messages, std::string& text) {
-  const boost::json::object& last = messages.back().as_object();
-  const boost::json::value* content = last.if_contains("content");
+// The model goes on with the last message itself: what the template writes behind it goes. Where
+// that begins, a mark tells that no text has: the message's words alone may come again later.
+constexpr std::string_view kEndOfMessage = "\x01\x02 end of the message \x02\x01";
+
+Status MarkFinalMessage(boost::json::array& messages) {
+  boost::json::object& last = messages.back().as_object();
+  boost::json::value* content = last.if_contains("content");
   if (last.at("role") != "assistant" || content == nullptr || !content->is_string()) {
     return Error{ErrorKind::kUsage,
                  "'continue_final_message' needs a text of the assistant as the last message",
                  "continue_final_message"};
   }
-  std::string_view words = content->get_string();
-  // Templates trim.
-  words.remove_suffix(words.size() - 1 -
-                      std::min(words.find_last_not_of(" \n\t\r"), words.size() - 1));
-  const size_t at = text.rfind(words);
-  if (at == std::string::npos) {
-    return Error{ErrorKind::kUsage, "the chat template changes the message that is to be continued",
-                 "continue_final_message"};
-  }
-  text.resize(at + words.size());
+  boost::json::string& words = content->get_string();
+  // As templates trim.
+  words.resize(std::string_view(words).find_last_not_of(" \n\t\r") + 1);
+  words.append(kEndOfMessage);
   return Ok{};
 }
 
+Status CutAtMark(std::string& text) {
+  const size_t at = text.find(kEndOfMessage);
+  if (at == std::string::npos || text.find(kEndOfMessage, at + 1) != std::string::npos) {
+    return Error{ErrorKind::kUsage, "the chat template changes the message that is to be continued",
+                 "continue_final_message"};
+  }
+  text.resize(at);
+  return Ok{};
+}
+
+// Where the prompt stands in the body.
+const char* FieldOf(const ApiRequest& api) {
+  return api.endpoint == Endpoint::kCompletions ? "prompt" : "messages";
+}
+
+// A text that takes long to encode, and certainly is too long, is refused before.
+Status CheckLength(std::string_view text, const ApiRequest& api, const PromptLimits& limits) {
+  constexpr size_t kEncodedSoon = 1 << 20;
+  constexpr size_t kTokenBytesMax = 64;  // of many tokens together, whatever the vocabulary
+  const size_t bytes_max =
+      std::max(kEncodedSoon, kTokenBytesMax * static_cast<size_t>(limits.max_model_len));
+  if (text.size() <= bytes_max) return Ok{};
+  return Error{ErrorKind::kUsage,
+               fmt::format("the prompt has {} bytes; at most {} are taken where the longest "
+                           "sequence is {} tokens; shorten the prompt",
+                           text.size(), bytes_max, limits.max_model_len),
+               FieldOf(api)};
+}
+
 Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::LoadedModel& model,
-                                        const text::ChatTemplate* chat_template) {
+                                        const PromptLimits& limits) {
+  const text::ChatTemplate* chat_template = limits.chat_template;
   if (chat_template == nullptr && model.chat_template()) chat_template = &*model.chat_template();
   std::optional<text::ChatTemplate> own;
   if (!api.chat_template.empty()) {
@@ -58,11 +85,13 @@ Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::Loa
                  "messages"};
   }
   QUIRE_ASSIGN_OR_RETURN(
-      const boost::json::array messages,
+      boost::json::array messages,
       NormalizeMessages(api.messages, DetectMessageShape(chat_template->source())));
+  if (api.continue_final_message) QUIRE_RETURN_IF_ERROR(MarkFinalMessage(messages));
   Result<std::string> text = chat_template->Render(messages, api.template_arguments);
   if (!text.ok()) return Error{ErrorKind::kUsage, text.error().message, "messages"};
-  if (api.continue_final_message) QUIRE_RETURN_IF_ERROR(CutAfterFinalMessage(messages, *text));
+  if (api.continue_final_message) QUIRE_RETURN_IF_ERROR(CutAtMark(*text));
+  QUIRE_RETURN_IF_ERROR(CheckLength(*text, api, limits));
   if (api.forced_call) *text += api.forced_call->prefix;
   std::vector<TokenId> ids = model.tokenizer().Encode(
       *text, {.add_special = api.add_special_tokens, .parse_special = true});
@@ -71,19 +100,16 @@ Result<std::vector<TokenId>> EncodeChat(const ApiRequest& api, const engine::Loa
 }
 
 Result<std::vector<TokenId>> EncodePrompt(const ApiRequest& api, const Prompt& prompt,
-                                          const engine::LoadedModel& model) {
+                                          const engine::LoadedModel& model,
+                                          const PromptLimits& limits) {
   if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
   const std::string& text = std::get<std::string>(prompt);
   if (text.empty()) return Error{ErrorKind::kUsage, "the prompt is empty", "prompt"};
+  QUIRE_RETURN_IF_ERROR(CheckLength(text, api, limits));
   std::vector<TokenId> ids = model.tokenizer().Encode(
       text, {.add_special = api.add_special_tokens, .parse_special = true});
   if (api.add_special_tokens) SettleBos(model.tokenizer(), ids);
   return ids;
-}
-
-// Where the prompt stands in the body.
-const char* FieldOf(const ApiRequest& api) {
-  return api.endpoint == Endpoint::kCompletions ? "prompt" : "messages";
 }
 
 // What is left of a truncated prompt is its last tokens, for all who look at it.
@@ -123,6 +149,14 @@ Result<sched::Request> MakeRequest(const ApiRequest& api, std::vector<TokenId> i
   return request;
 }
 
+// Calls begin with control tokens in some vocabularies: the parser must see them.
+void ShowMarkers(const text::Tokenizer& tokenizer, sched::SamplingParams& sampling) {
+  for (const std::string_view marker : kToolCallMarkers) {
+    const std::vector<TokenId> ids = tokenizer.Encode(marker, {.parse_special = true});
+    if (ids.size() == 1) sampling.shown_special_tokens.push_back(ids.front());
+  }
+}
+
 // How this model writes calls, and what an answer that must be one looks like.
 Status SetUpCalls(ApiRequest& api, const engine::LoadedModel& model,
                   const text::ChatTemplate* chat_template) {
@@ -131,6 +165,7 @@ Status SetUpCalls(ApiRequest& api, const engine::LoadedModel& model,
   const std::string& source = !api.chat_template.empty() ? api.chat_template
                               : chat_template != nullptr ? chat_template->source()
                                                          : api.chat_template;
+  ShowMarkers(model.tokenizer(), api.sampling);
   api.tool_format = DetectToolCallFormat(source).value_or(ToolCallFormat::kHermes);
   api.forced_call = ConstrainToolCall(api.tool_format, api.tools);
   if (!api.forced_call) return Ok{};
@@ -183,16 +218,17 @@ std::vector<std::vector<TokenId>> EncodeBadWords(const std::vector<std::string>&
 
 }  // namespace
 
-Result<std::vector<std::vector<TokenId>>> EncodePrompts(const ApiRequest& api,
+Result<std::vector<std::vector<TokenId>>> EncodePrompts(ApiRequest& api,
                                                         const engine::LoadedModel& model,
-                                                        const text::ChatTemplate* chat_template) {
+                                                        const PromptLimits& limits) {
+  QUIRE_RETURN_IF_ERROR(SetUpCalls(api, model, limits.chat_template));
   std::vector<std::vector<TokenId>> prompts;
   if (api.endpoint == Endpoint::kChatCompletions) {
-    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, EncodeChat(api, model, chat_template));
+    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, EncodeChat(api, model, limits));
     prompts.push_back(std::move(ids));
   } else {
     for (const Prompt& prompt : api.prompts) {
-      QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, EncodePrompt(api, prompt, model));
+      QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, EncodePrompt(api, prompt, model, limits));
       prompts.push_back(std::move(ids));
     }
   }
@@ -201,8 +237,7 @@ Result<std::vector<std::vector<TokenId>>> EncodePrompts(const ApiRequest& api,
 
 Result<std::vector<sched::Request>> BuildRequests(ApiRequest& api, const engine::LoadedModel& model,
                                                   const PromptLimits& limits) {
-  QUIRE_RETURN_IF_ERROR(SetUpCalls(api, model, limits.chat_template));
-  QUIRE_ASSIGN_OR_RETURN(auto prompts, EncodePrompts(api, model, limits.chat_template));
+  QUIRE_ASSIGN_OR_RETURN(auto prompts, EncodePrompts(api, model, limits));
   Truncate(api, prompts);
   for (const std::vector<TokenId>& ids : prompts) {
     if (ids.empty()) return Error{ErrorKind::kUsage, "the prompt is empty", FieldOf(api)};

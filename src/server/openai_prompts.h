@@ -18,10 +18,11 @@ struct PromptLimits {
   const text::ChatTemplate* chat_template = nullptr;
 };
 
-// The token ids of the body's prompts (a chat has one), not yet held against any limit.
-Result<std::vector<std::vector<TokenId>>> EncodePrompts(const ApiRequest& api,
+// Fills in how this model writes calls, and gives the token ids of the body's prompts (a chat has
+// one). Held against the limits is only what would take long to encode.
+Result<std::vector<std::vector<TokenId>>> EncodePrompts(ApiRequest& api,
                                                         const engine::LoadedModel& model,
-                                                        const text::ChatTemplate* chat_template);
+                                                        const PromptLimits& limits);
 
 // Fills in what the body leaves to the model (how calls are written, what is echoed), and makes one
 // scheduler request per prompt of the body (a chat has one). max_tokens is cut to what the

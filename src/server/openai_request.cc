@@ -300,8 +300,6 @@ Result<ApiRequest> ParseApiRequest(Endpoint endpoint, const json::value& body,
     QUIRE_RETURN_IF_ERROR(reader.status());
     QUIRE_ASSIGN_OR_RETURN(request.tools, ParseToolOptions(*object));
     if (request.tools.MayCall()) {
-      // Calls begin with control tokens in some vocabularies; the parser must see them.
-      request.sampling.skip_special_tokens = false;
       request.template_arguments["tools"] = ToolsForTemplate(request.tools);
     }
   }

@@ -217,11 +217,10 @@ NamedCallHead::Step NamedCallHead::Write(char byte) {
 
 NamedCallHead::Step NamedCallHead::WriteTag(char byte) {
   constexpr std::string_view kId = "[CALL_ID]";
-  constexpr std::string_view kArgs = "[ARGS]";
   part_ = Part::kTag;
   tag_ += byte;
-  if (!kId.starts_with(tag_) && !kArgs.starts_with(tag_)) return Step::kBroken;
-  if (tag_ == kId || tag_ == kArgs) {
+  if (!kId.starts_with(tag_) && !kMistralArguments.starts_with(tag_)) return Step::kBroken;
+  if (tag_ == kId || tag_ == kMistralArguments) {
     part_ = tag_ == kId ? Part::kId : Part::kGap;
     tag_.clear();
   }

@@ -31,24 +31,41 @@ void GrammarMatcher::UseCurrentTable() {
   states_ = current;
 }
 
+// A table that has grown beyond its bound must not live for as long as this matcher waits: it keeps
+// a table of its own place alone.
+void GrammarMatcher::LeaveTable() {
+  auto own = std::make_shared<GrammarStates>(masks_->grammar_, masks_->vocabulary_);
+  at_ = own->Adopt(*at_);
+  states_ = std::move(own);
+}
+
+bool GrammarMatcher::AllowedIsKnown() {
+  if (allowed_ || ended_) return true;
+  const std::lock_guard lock(masks_->mutex_);
+  UseCurrentTable();
+  return at_->mask != nullptr;
+}
+
 const TokenMask& GrammarMatcher::Allowed() {
-  if (ended_) {
-    own_mask_ = masks_->vocabulary_->EmptyMask();
-    return own_mask_;
-  }
-  const TokenMask* mask = nullptr;
-  {
-    const std::lock_guard lock(masks_->mutex_);
-    UseCurrentTable();
-    mask = &states_->Mask(at_);
-  }
+  if (!allowed_) allowed_ = MakeMask();
+  return *allowed_;
+}
+
+std::shared_ptr<const TokenMask> GrammarMatcher::MakeMask() {
+  if (ended_) return std::make_shared<TokenMask>(masks_->vocabulary_->EmptyMask());
+  const std::lock_guard lock(masks_->mutex_);
+  UseCurrentTable();
+  const TokenMask& mask = states_->Mask(at_);
   const bool may_end = can_end();
-  if (std::ranges::all_of(*end_tokens_, [&](TokenId t) { return mask->Test(t) == may_end; })) {
-    return *mask;
+  const bool table_is_full = states_->bytes() > masks_->bytes_max_;
+  if (!table_is_full &&
+      std::ranges::all_of(*end_tokens_, [&](TokenId t) { return mask.Test(t) == may_end; })) {
+    return {states_, &mask};
   }
-  own_mask_ = *mask;
-  for (const TokenId token : *end_tokens_) may_end ? own_mask_.Set(token) : own_mask_.Clear(token);
-  return own_mask_;
+  auto own = std::make_shared<TokenMask>(mask);
+  for (const TokenId token : *end_tokens_) may_end ? own->Set(token) : own->Clear(token);
+  if (table_is_full) LeaveTable();
+  return own;
 }
 
 bool GrammarMatcher::Accept(TokenId token) {
@@ -56,6 +73,7 @@ bool GrammarMatcher::Accept(TokenId token) {
   if (std::ranges::find(*end_tokens_, token) != end_tokens_->end()) {
     if (!can_end()) return false;
     ended_ = true;
+    allowed_ = nullptr;
     return true;
   }
   const std::string_view bytes = masks_->vocabulary_->bytes(token);
@@ -72,6 +90,7 @@ bool GrammarMatcher::AcceptBytes(std::string_view bytes) {
     if (at == nullptr) return false;
   }
   at_ = at;
+  allowed_ = nullptr;
   return true;
 }
 

@@ -20,7 +20,7 @@ namespace quire::text {
 // bound it forgets and computes again what is needed.
 class GrammarMasks {
  public:
-  static constexpr size_t kBytesMax = size_t{32} << 20;
+  static constexpr size_t kBytesMax = size_t{32} << 20;  // one mask may exceed it for a while
 
   GrammarMasks(GrammarPtr grammar, std::shared_ptr<const GrammarVocabulary> vocabulary,
                size_t bytes_max = kBytesMax);
@@ -47,6 +47,8 @@ class GrammarMatcher {
 
   // Valid until the next call of a function of this matcher that is not const.
   const TokenMask& Allowed();
+  // Allowed() costs a lookup; else up to some milliseconds.
+  bool AllowedIsKnown();
 
   // The next token. False if it may not come: nothing changes then.
   bool Accept(TokenId token);
@@ -60,13 +62,15 @@ class GrammarMatcher {
 
  private:
   void UseCurrentTable();
+  void LeaveTable();
+  std::shared_ptr<const TokenMask> MakeMask();
 
   std::shared_ptr<GrammarMasks> masks_;
   std::shared_ptr<const std::vector<TokenId>> end_tokens_;
   std::shared_ptr<GrammarStates> states_;
   GrammarStates::Configuration* at_ = nullptr;  // lives in states_
   bool ended_ = false;
-  TokenMask own_mask_;  // where end tokens make it differ from the shared one
+  std::shared_ptr<const TokenMask> allowed_;  // here; null: not asked for yet
 };
 
 }  // namespace quire::text

@@ -15,11 +15,11 @@ constexpr size_t kMaskWorkMax = 4'000'000;
 // What is assumed of the depth of a stack that is not known.
 constexpr uint32_t kUnknownDepth = Grammar::kNestingMax / 2;
 
-// What computing where `at` leads may have cost; a function of the configuration alone, so that a
-// mask does not depend on what was computed before.
+// What computing where `at` leads may have cost, in time and in memory; a function of the
+// configuration alone, so that a mask does not depend on what was computed before.
 size_t WorkOf(const GrammarStates::Configuration& at) {
   const size_t count = at.items.size();
-  return 1 + count + count * count / 16;
+  return 1 + count + count * count / 16 + at.next.size() / 16;
 }
 
 uint64_t Combine(uint64_t hash, uint64_t value) {

@@ -1,11 +1,18 @@
 #include "text/stream_decoder.h"
 
+#include <algorithm>
+
 namespace quire::text {
 
-void StreamDecoder::Append(TokenId id, std::string& text) {
-  if (!tokenizer_->Contains(id)) return;
+bool StreamDecoder::Skips(TokenId id) const {
+  if (!skip_special_) return false;
   const TokenType type = tokenizer_->Type(id);
-  if (skip_special_ && (type == TokenType::kControl || type == TokenType::kUnknown)) return;
+  return (type == TokenType::kControl || type == TokenType::kUnknown) &&
+         std::ranges::find(shown_special_, id) == shown_special_.end();
+}
+
+void StreamDecoder::Append(TokenId id, std::string& text) {
+  if (!tokenizer_->Contains(id) || Skips(id)) return;
   std::string_view bytes = tokenizer_->TokenBytes(id);
   if (bytes.empty()) return;
   if (drop_space_) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "text/tokenizer.h"
 #include "text/utf8.h"
@@ -18,6 +19,7 @@ class StreamDecoder {
   explicit StreamDecoder(const Tokenizer& tokenizer, const DecodeOptions& options = {})
       : tokenizer_(&tokenizer),
         skip_special_(options.skip_special),
+        shown_special_(options.shown_special),
         drop_space_(options.start == TextStart::kBeginning && tokenizer.drops_leading_space()) {}
 
   // Appends to `text` what `id` makes certain; perhaps nothing. Ids outside the vocabulary give
@@ -41,8 +43,11 @@ class StreamDecoder {
   bool HoldsBack() const { return utf8_.HoldsBack(); }
 
  private:
+  bool Skips(TokenId id) const;
+
   const Tokenizer* tokenizer_;
   bool skip_special_;
+  std::vector<TokenId> shown_special_;
   bool drop_space_;  // no text yet: a leading space is the dummy prefix
   Utf8Stream utf8_;
 };

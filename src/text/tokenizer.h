@@ -32,6 +32,7 @@ enum class TextStart {
 struct DecodeOptions {
   bool skip_special = false;  // control and unknown tokens give no text
   TextStart start = TextStart::kBeginning;
+  std::vector<TokenId> shown_special = {};  // of those skipped otherwise
 };
 
 class Tokenizer {
