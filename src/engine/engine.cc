@@ -69,9 +69,11 @@ Result<RequestId> Engine::Submit(sched::Request request) {
   QUIRE_ASSIGN_OR_RETURN(text::StopStrings stop_strings,
                          text::StopStrings::Create(request.sampling.stop));
   QUIRE_RETURN_IF_ERROR(ValidateConstraint(request));
-  std::shared_ptr<text::GrammarMasks> grammar;
+  std::shared_ptr<text::GrammarMasks> masks;
+  std::vector<TokenId> end_tokens;
   if (request.sampling.constraint) {
-    QUIRE_ASSIGN_OR_RETURN(grammar, grammar_cache_.Get(*request.sampling.constraint));
+    QUIRE_ASSIGN_OR_RETURN(masks, grammar_cache_.Get(*request.sampling.constraint));
+    end_tokens = sched::EndTokens(request.sampling, model_.config().eos_ids);
   }
   // best_of ranks by log probability, whether or not the client wants to see it.
   if (request.sequences() > request.n && !request.sampling.logprobs) {
@@ -81,7 +83,8 @@ Result<RequestId> Engine::Submit(sched::Request request) {
   if (stop_strings_.size() <= static_cast<size_t>(id.value)) stop_strings_.resize(id.value + 1);
   stop_strings_[id.value].emplace(std::move(stop_strings));
   if (grammars_.size() <= static_cast<size_t>(id.value)) grammars_.resize(id.value + 1);
-  grammars_[id.value] = std::move(grammar);
+  grammars_[id.value].reset();
+  if (masks) grammars_[id.value].emplace(std::move(masks), std::move(end_tokens));
   return id;
 }
 
@@ -127,9 +130,9 @@ void Engine::PrepareMasks() {
     if (!records_[id.value]->grammar->AllowedIsKnown()) without_mask_.push_back(id);
   }
   if (without_mask_.empty()) return;
-  std::ranges::rotate(without_mask_,
-                      without_mask_.begin() +
-                          static_cast<ptrdiff_t>(masks_first_++ % without_mask_.size()));
+  std::ranges::rotate(
+      without_mask_,
+      without_mask_.begin() + static_cast<ptrdiff_t>(masks_first_++ % without_mask_.size()));
   const double deadline = base::MonotonicSeconds() + kMaskBudget;
   team_.ParallelFor(static_cast<int64_t>(without_mask_.size()), 1,
                     [&](int64_t begin, int64_t end, int /*thread*/) {
@@ -138,9 +141,8 @@ void Engine::PrepareMasks() {
                         records_[without_mask_[i].value]->grammar->Allowed();
                       }
                     });
-  std::erase_if(without_mask_, [&](SequenceId id) {
-    return records_[id.value]->grammar->AllowedIsKnown();
-  });
+  std::erase_if(without_mask_,
+                [&](SequenceId id) { return records_[id.value]->grammar->AllowedIsKnown(); });
 }
 
 void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
@@ -413,8 +415,9 @@ void Engine::PrepareRecord(SequenceId id, int position) {
       std::nullopt, std::nullopt,
       TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size)});
   if (NeedsCounts(sampling)) record->counts.emplace(request.prompt);
-  if (const auto& grammar = grammars_[sequence.request.value]) {
-    record->grammar.emplace(grammar, sched::EndTokens(sampling, model_.config().eos_ids));
+  if (auto& grammar = grammars_[sequence.request.value]) {
+    grammar->Allowed();  // once for all sequences of the request
+    record->grammar = grammar;
   }
 }
 

@@ -136,7 +136,8 @@ class Engine {
   std::vector<std::unique_ptr<SequenceRecord>> records_;        // by SequenceId
   std::vector<std::optional<text::StopStrings>> stop_strings_;  // by RequestId
   GrammarCache grammar_cache_;
-  std::vector<std::shared_ptr<text::GrammarMasks>> grammars_;  // by RequestId; null: no constraint
+  // By RequestId, only with a constraint: at the start of the text, for its sequences to copy.
+  std::vector<std::optional<text::GrammarMatcher>> grammars_;
   std::vector<SequenceId> without_mask_;                       // of the step
   size_t masks_first_ = 0;                                     // whose turn it is
   std::vector<Draw> draws_;                                    // of the step, by logit row

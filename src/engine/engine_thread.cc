@@ -86,9 +86,8 @@ void EngineThread::Handle(CancelMessage& message) {
   engine_->Cancel(found->second);
   const Flight& flight = flights_[found->second];
   // Whoever hears of a failure has no use for the rest.
-  metrics_.Finished(
-      flight.failed ? sched::FinishReason::kError : sched::FinishReason::kCancelled, flight.times,
-      base::MonotonicSeconds());
+  metrics_.Finished(flight.failed ? sched::FinishReason::kError : sched::FinishReason::kCancelled,
+                    flight.times, base::MonotonicSeconds());
   flights_.erase(found->second);
   ids_.erase(found);
 }

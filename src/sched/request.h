@@ -46,7 +46,7 @@ struct SamplingParams {
   std::vector<TokenId> stop_token_ids;
   std::vector<std::string> stop;  // matched anywhere in the text, across tokens
   bool include_stop_in_output = false;
-  bool skip_special_tokens = true;  // control tokens give no text
+  bool skip_special_tokens = true;            // control tokens give no text
   std::vector<TokenId> shown_special_tokens;  // but these do
   // Alternatives told with every generated token; absent: not even its own log probability.
   std::optional<int> logprobs;

@@ -122,9 +122,8 @@ void ApiService::Tokenize(std::shared_ptr<Exchange> exchange) {
     }
     const engine::LoadedModel& model = engine_->model();
     QUIRE_ASSIGN_OR_RETURN(
-        ApiRequest api,
-        ParseApiRequest(chat ? Endpoint::kChatCompletions : Endpoint::kCompletions, object,
-                        model.sampling_defaults()));
+        ApiRequest api, ParseApiRequest(chat ? Endpoint::kChatCompletions : Endpoint::kCompletions,
+                                        object, model.sampling_defaults()));
     QUIRE_RETURN_IF_ERROR(CheckModelName(api.model));
     QUIRE_ASSIGN_OR_RETURN(const auto prompts, EncodePrompts(api, model, Limits()));
     const std::vector<TokenId>& ids = prompts.front();

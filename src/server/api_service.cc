@@ -189,7 +189,8 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
         loop_.Post([this, call = std::move(call), prepared] {
           --calls_preparing_;
           if (call->exchange == nullptr) return;  // gone meanwhile
-          if (!prepared->ok()) return Fail(call, prepared->error(), HttpStatus(prepared->error().kind));
+          if (!prepared->ok())
+            return Fail(call, prepared->error(), HttpStatus(prepared->error().kind));
           Submit(call, *std::move(*prepared));
         });
       });
@@ -263,9 +264,7 @@ Result<ApiService::Prepared> ApiService::Prepare(Dialect dialect, const HttpRequ
   api.cache_salt = SaltOf(tenant, api.cache_salt);
   PromptLimits limits = Limits();
   limits.seed = key;
-  QUIRE_ASSIGN_OR_RETURN(
-      prepared.requests,
-      BuildRequests(api, model, limits));
+  QUIRE_ASSIGN_OR_RETURN(prepared.requests, BuildRequests(api, model, limits));
   QUIRE_RETURN_IF_ERROR(CheckLimits(prepared.requests));
   if (api.sampling.constraint) {
     QUIRE_RETURN_IF_ERROR(engine_->PrepareConstraint(*api.sampling.constraint));

@@ -116,7 +116,7 @@ class ApiService {
   std::unique_ptr<engine::Metrics> metrics_;
   std::unordered_map<engine::Ticket, Route> routes_;
   std::unordered_set<CallPtr> calls_;  // under way
-  size_t calls_preparing_ = 0;  // at the workers
+  size_t calls_preparing_ = 0;         // at the workers
   uint64_t calls_begun_ = 0;
   std::function<void()> drained_;                 // set: no new calls
   std::unique_ptr<engine::EngineThread> engine_;  // last: its thread ends first

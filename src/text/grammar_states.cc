@@ -9,9 +9,10 @@
 namespace quire::text {
 namespace {
 
-// Places looked at for one mask. Only a hopelessly ambiguous grammar needs more: from there on the
-// mask has tokens of one byte alone.
-constexpr size_t kMaskWorkMax = 4'000'000;
+// Places looked at for one mask: some for every node of the vocabulary's trie. Only a hopelessly
+// ambiguous grammar needs more: from there on the mask has tokens of one byte alone.
+constexpr size_t kMaskWorkPerNode = 8;
+constexpr size_t kMaskWorkLeast = 100'000;
 // What is assumed of the depth of a stack that is not known.
 constexpr uint32_t kUnknownDepth = Grammar::kNestingMax / 2;
 
@@ -33,11 +34,16 @@ size_t GrammarStates::FrameHash::operator()(const FrameKey& key) const {
   return Combine(hash, uint64_t{key.min_left} << 32 | key.max_left);
 }
 
+size_t GrammarStates::ItemHash::operator()(const Item& item) const {
+  return Combine(reinterpret_cast<uintptr_t>(item.frame), item.state);
+}
+
 GrammarStates::GrammarStates(GrammarPtr grammar,
                              std::shared_ptr<const GrammarVocabulary> vocabulary)
     : grammar_(std::move(grammar)),
       vocabulary_(std::move(vocabulary)),
-      far_(vocabulary_->longest_token() + 2) {
+      far_(vocabulary_->longest_token() + 2),
+      mask_work_max_(kMaskWorkLeast + kMaskWorkPerNode * vocabulary_->size()) {
   unknown_.depth = kUnknownDepth;
 }
 
@@ -73,8 +79,7 @@ void GrammarStates::Visit(Item start) {
     const uint32_t depth = item.frame == nullptr ? 0 : item.frame->depth;
     if (depth + grammar_->state(item.state).nesting > Grammar::kNestingMax) continue;
     if (visited_.size() >= kAlternativesMax) continue;
-    if (std::ranges::find(visited_, item) != visited_.end()) continue;
-    visited_.push_back(item);
+    if (!AddVisited(item)) continue;
     if (!grammar_->bytes(item.state).empty()) draft_.items.push_back(item);
     VisitCalls(item);
     if (!grammar_->state(item.state).accepts) continue;
@@ -86,6 +91,19 @@ void GrammarStates::Visit(Item start) {
       Return(*item.frame);
     }
   }
+}
+
+// False if it has been visited already.
+bool GrammarStates::AddVisited(Item item) {
+  constexpr size_t kMany = 32;
+  if (visited_.size() < kMany) {
+    if (std::ranges::find(visited_, item) != visited_.end()) return false;
+  } else {
+    if (many_visited_.empty()) many_visited_.insert(visited_.begin(), visited_.end());
+    if (!many_visited_.insert(item).second) return false;
+  }
+  visited_.push_back(item);
+  return true;
 }
 
 void GrammarStates::VisitCalls(Item item) {
@@ -118,6 +136,7 @@ void GrammarStates::Return(const Frame& frame) {
 // nullptr if nothing was reached.
 GrammarStates::Configuration* GrammarStates::TakeVisited() {
   visited_.clear();
+  many_visited_.clear();
   Configuration draft = std::exchange(draft_, {});
   if (draft.items.empty() && !draft.may_end && !draft.escapes) return nullptr;
   return Intern(std::move(draft));
@@ -286,7 +305,7 @@ void GrammarStates::Mark(Configuration* from, uint32_t node, TokenMask& mask,
     const GrammarVocabulary::Node& at = nodes[node];
     const uint32_t depth = at.depth - top;
     Configuration* next = nullptr;
-    if (work_ <= kMaskWorkMax || at.depth == 1) next = Next(path_[depth - 1], at.byte);
+    if (work_ <= mask_work_max_ || at.depth == 1) next = Next(path_[depth - 1], at.byte);
     if (next == nullptr) {
       node = at.end;
       continue;

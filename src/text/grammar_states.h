@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "text/grammar.h"
@@ -76,9 +77,13 @@ class GrammarStates {
   struct FrameHash {
     size_t operator()(const FrameKey& key) const;
   };
+  struct ItemHash {
+    size_t operator()(const Item& item) const;
+  };
 
   // The set under construction: what is reached without reading.
   void Visit(Item item);
+  bool AddVisited(Item item);
   void VisitCalls(Item item);
   void Return(const Frame& frame);
   Configuration* TakeVisited();
@@ -96,6 +101,7 @@ class GrammarStates {
   GrammarPtr grammar_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   uint32_t far_;   // a count that is at least so large cannot be used up by a token
+  size_t mask_work_max_;
   Frame unknown_;  // stands for whatever lies below a configuration's common frame
   Configuration dead_;
   std::deque<Frame> frames_;
@@ -105,6 +111,7 @@ class GrammarStates {
   size_t bytes_ = 0;
 
   std::vector<Item> visited_;
+  std::unordered_set<Item, ItemHash> many_visited_;  // the same, once they are many
   std::vector<Item> open_;
   Configuration draft_;
   std::vector<Configuration*> path_;  // of a walk, by depth
