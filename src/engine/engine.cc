@@ -130,9 +130,8 @@ void Engine::PrepareMasks() {
     if (!records_[id.value]->grammar->AllowedIsKnown()) without_mask_.push_back(id);
   }
   if (without_mask_.empty()) return;
-  std::ranges::rotate(
-      without_mask_,
-      without_mask_.begin() + static_cast<ptrdiff_t>(masks_first_++ % without_mask_.size()));
+  const auto turn = static_cast<ptrdiff_t>(masks_first_++ % without_mask_.size());
+  std::rotate(without_mask_.begin(), without_mask_.begin() + turn, without_mask_.end());
   const double deadline = base::MonotonicSeconds() + kMaskBudget;
   team_.ParallelFor(static_cast<int64_t>(without_mask_.size()), 1,
                     [&](int64_t begin, int64_t end, int /*thread*/) {

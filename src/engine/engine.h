@@ -138,10 +138,10 @@ class Engine {
   GrammarCache grammar_cache_;
   // By RequestId, only with a constraint: at the start of the text, for its sequences to copy.
   std::vector<std::optional<text::GrammarMatcher>> grammars_;
-  std::vector<SequenceId> without_mask_;                       // of the step
-  size_t masks_first_ = 0;                                     // whose turn it is
-  std::vector<Draw> draws_;                                    // of the step, by logit row
-  std::vector<sched::SequenceOutput> outputs_;                 // of the step; views draws_
+  std::vector<SequenceId> without_mask_;        // of the step
+  size_t masks_first_ = 0;                      // whose turn it is
+  std::vector<Draw> draws_;                     // of the step, by logit row
+  std::vector<sched::SequenceOutput> outputs_;  // of the step; views draws_
   EngineStats stats_;
 };
 

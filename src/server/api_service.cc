@@ -1,8 +1,8 @@
 #include "server/api_service.h"
 
+#include <algorithm>
 #include <atomic>
 #include <ctime>
-#include <ranges>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -55,8 +55,9 @@ HttpHeader RequestIdHeader(const ApiRequest& api) {
 void LogUnknownFields(const ApiRequest& api) {
   constexpr size_t kNamesMax = 32;
   if (!spdlog::should_log(spdlog::level::debug)) return;
-  for (const std::string& name : api.unknown_fields | std::views::take(kNamesMax)) {
-    spdlog::debug("{}: the field '{:.100}' is not known and ignored", api.request_id, name);
+  for (size_t i = 0; i < std::min(kNamesMax, api.unknown_fields.size()); ++i) {
+    spdlog::debug("{}: the field '{:.100}' is not known and ignored", api.request_id,
+                  api.unknown_fields[i]);
   }
 }
 

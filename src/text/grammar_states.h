@@ -100,7 +100,7 @@ class GrammarStates {
 
   GrammarPtr grammar_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
-  uint32_t far_;   // a count that is at least so large cannot be used up by a token
+  uint32_t far_;  // a count that is at least so large cannot be used up by a token
   size_t mask_work_max_;
   Frame unknown_;  // stands for whatever lies below a configuration's common frame
   Configuration dead_;
