@@ -226,8 +226,7 @@ void ExpectWithinHalfAStep(const Pieces& pieces, const Rows& rows, bool keys) {
       if (pieces.codec == KvCodec::kInt4) {
         allowed *= std::sqrt(group.last_channel - group.first_channel);
       }
-      ASSERT_NEAR(stored, rows.at(t, c), allowed)
-          << (keys ? "key " : "value ") << t << ", " << c;
+      ASSERT_NEAR(stored, rows.at(t, c), allowed) << (keys ? "key " : "value ") << t << ", " << c;
       if (group.last_token - group.first_token > 1 && group.last_channel > group.first_channel + 1)
         c += 6;  // fp8: the whole piece shares its scale
     }
