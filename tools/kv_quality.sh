@@ -165,8 +165,8 @@ ablation_section() {
   fi
   if has_flag --kv-rotation; then
     for planes in both keys values none; do
-      say ", $planes rotated|int4|--kv-rotation $planes"
-    done | ablation "Hadamard rotation (\`--kv-rotation\`):"
+      say ", $planes rotated|int4|--kv-residual 0 --kv-rotation $planes"
+    done | ablation "Hadamard rotation (\`--kv-rotation\`), every token encoded at once:"
   fi
   { say "|kivi4|"; say "|k=int4,v=kivi4|--kv-residual 128"; say "|k=kivi4,v=int4|"; } |
     ablation "Keys per channel (kivi4) or per token and rotated (int4), and the same for values:"

@@ -37,6 +37,7 @@ Result<kvstore::KvFormat> ParseKvFormat(const std::string& codecs,
                                         const kvstore::KvFormat& shared) {
   QUIRE_ASSIGN_OR_RETURN(kvstore::KvFormat format, ParseKvCodecs(codecs));
   format.block_size = shared.block_size;
+  format.rotation = shared.rotation;
   for (const kvstore::LayerCodecs& own : shared.layers) {
     std::erase_if(format.layers, [&](const auto& other) { return other.layer == own.layer; });
     format.layers.push_back(own);

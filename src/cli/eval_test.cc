@@ -55,10 +55,11 @@ TEST(CodecList, NamesCodecsForKeysAndValues) {
   }
 }
 
-TEST(CodecList, ResidualAndSinksGoToTheCodecsThatHaveAUseForThem) {
+TEST(CodecList, ResidualSinksAndRotationGoToTheCodecsThatHaveAUseForThem) {
   kvstore::KvFormat shared;
   shared.residual_tokens = 64;
   shared.sink_tokens = 2;
+  shared.rotation = kvstore::KvRotation::kValues;
   const auto residual = [&](const char* codecs) {
     return ParseKvFormat(codecs, shared)->residual_tokens;
   };
@@ -68,6 +69,7 @@ TEST(CodecList, ResidualAndSinksGoToTheCodecsThatHaveAUseForThem) {
   EXPECT_EQ(residual("k=f16,v=kivi2"), 64);
   EXPECT_EQ(sinks("int8"), std::nullopt);
   EXPECT_EQ(sinks("k=int8,v=int4"), 2);
+  EXPECT_EQ(ParseKvFormat("int4", shared)->rotation, kvstore::KvRotation::kValues);
 }
 
 // Logits of every position of the token lists, through `quire logits`: [position][vocabulary].

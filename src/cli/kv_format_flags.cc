@@ -174,7 +174,7 @@ void KvFormatFlags::DeclareForEveryCodec(base::FlagSet& flags) {
   flags
       .Add("kv-residual", &residual_,
            "Newest tokens kept in f16 before they are encoded, in whole blocks; by default 128 for "
-           "kivi4 and kivi2, else 0.")
+           "kivi4 and kivi2, 64 for int4, else 0.")
       .Unit("tokens");
   flags
       .Add("kv-sink-tokens", &sink_tokens_,

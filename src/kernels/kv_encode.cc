@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "kernels/attention_math.h"
 #include "kernels/fp8.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr float kF16Max = 65504.0f;
 constexpr uint16_t kF16MaxBits = 0x7bff;
 constexpr int kMaxGroup = 128;  // numbers that share a scale, at most
+constexpr int kFits = 4;        // more gain next to nothing
 
 bool IsOrdinary(float x) {
   return std::fabs(x) < kF16Max;
@@ -86,18 +88,81 @@ struct ScaleAndMin {
   uint16_t min = 0;
 };
 
-// Codes 0..max_code of value = min + scale * code.
+// Codes 0..max_code of value = min + scale * code, for a scale and minimum that are given.
+void EncodeWith(const ScaleAndMin& fit, const Numbers& numbers, int max_code, int* codes) {
+  const float min = F32FromF16(fit.min);
+  const float inverse = Inverse(F32FromF16(fit.scale));
+  for (int i = 0; i < numbers.count; ++i) {
+    codes[i] = Code(Saturated(numbers.x[i]) - min, inverse, 0, max_code);
+  }
+}
+
+// From the smallest number to the largest: no number is off by more than half a step.
 ScaleAndMin EncodeAsymmetric(const Numbers& numbers, int max_code, int* codes) {
   const Range range = RangeOf(numbers);
   ScaleAndMin out;
   out.min = F16FromF32(range.low);
-  const float min = F32FromF16(out.min);
-  out.scale = F16NotBelow(std::max(range.high - min, 0.0f) / static_cast<float>(max_code));
-  const float inverse = Inverse(F32FromF16(out.scale));
-  for (int i = 0; i < numbers.count; ++i) {
-    codes[i] = Code(Saturated(numbers.x[i]) - min, inverse, 0, max_code);
-  }
+  const float span = std::max(range.high - F32FromF16(out.min), 0.0f);
+  out.scale = F16NotBelow(span / static_cast<float>(max_code));
+  EncodeWith(out, numbers, max_code, codes);
   return out;
+}
+
+float SquaredError(const ScaleAndMin& fit, const Numbers& numbers, const int* codes) {
+  const float min = F32FromF16(fit.min);
+  const float scale = F32FromF16(fit.scale);
+  float sum = 0.0f;
+  for (int i = 0; i < numbers.count; ++i) {
+    const float error = numbers.x[i] - min - scale * static_cast<float>(codes[i]);
+    sum += error * error;
+  }
+  return sum;
+}
+
+// The scale and minimum whose line through the codes is closest to the numbers (least squares);
+// nullopt: the codes are all the same.
+std::optional<ScaleAndMin> LineThrough(const Numbers& numbers, const int* codes) {
+  int code_sum = 0;
+  int code_squares = 0;
+  float sum = 0.0f;
+  float products = 0.0f;
+  for (int i = 0; i < numbers.count; ++i) {
+    const float x = numbers.x[i];
+    code_sum += codes[i];
+    code_squares += codes[i] * codes[i];
+    sum += x;
+    products += x * static_cast<float>(codes[i]);
+  }
+  const int spread = numbers.count * code_squares - code_sum * code_sum;
+  if (spread == 0) return std::nullopt;
+  const auto count = static_cast<float>(numbers.count);
+  const float scale =
+      (count * products - static_cast<float>(code_sum) * sum) / static_cast<float>(spread);
+  const float min = (sum - scale * static_cast<float>(code_sum)) / count;
+  return ScaleAndMin{F16FromF32(std::clamp(scale, 0.0f, kF16Max)), F16FromF32(Saturated(min))};
+}
+
+// As EncodeAsymmetric, then fitted: a line through the codes and codes along the line in turn, as
+// long as the squared error falls. Numbers of a rotated row are close to normally distributed, so
+// the outermost may lie beyond the last code if the many others come closer; numbers as a model
+// makes them have outliers that matter, and keep EncodeAsymmetric.
+ScaleAndMin EncodeFitted(const Numbers& numbers, int max_code, int* codes) {
+  ScaleAndMin best = EncodeAsymmetric(numbers, max_code, codes);
+  // A number beyond f16's range would draw the line away from all the others.
+  if (!std::all_of(numbers.x, numbers.x + numbers.count, IsOrdinary)) return best;
+  float least = SquaredError(best, numbers, codes);
+  for (int fit = 0; fit < kFits; ++fit) {
+    const std::optional<ScaleAndMin> line = LineThrough(numbers, codes);
+    if (!line) break;
+    int closer[kMaxGroup];
+    EncodeWith(*line, numbers, max_code, closer);
+    const float error = SquaredError(*line, numbers, closer);
+    if (!(error < least)) break;
+    least = error;
+    best = *line;
+    std::copy_n(closer, numbers.count, codes);
+  }
+  return best;
 }
 
 // ---- a token's row: int8, int4 and kivi's values
@@ -106,7 +171,10 @@ ScaleAndMin EncodeAsymmetric(const Numbers& numbers, int max_code, int* codes) {
 // and a channel, in either order.
 enum class Kind { kKeys, kValues };
 
-template <int kBits, Kind kKind>
+// How a group of 4 or 2 bits finds its scale and minimum.
+enum class Fit { kRange, kLeastSquares };
+
+template <int kBits, Kind kKind, Fit kFit>
 struct TokenPiece {
   using Words = CodeWords<kBits>;
   std::byte* piece;
@@ -133,7 +201,9 @@ struct TokenPiece {
   }
   void StoreGroup(const Numbers& numbers, int token, int group) const {
     int codes[kMaxGroup];
-    const ScaleAndMin scale = EncodeAsymmetric(numbers, Words::kMaxCode, codes);
+    const ScaleAndMin scale = kFit == Fit::kRange
+                                  ? EncodeAsymmetric(numbers, Words::kMaxCode, codes)
+                                  : EncodeFitted(numbers, Words::kMaxCode, codes);
     auto scales = GroupScales(piece, code_bytes(), KvGroups(head_dim), block_size);
     scales.scale[group * block_size + token] = scale.scale;
     scales.min[group * block_size + token] = scale.min;
@@ -160,9 +230,9 @@ struct TokenPiece {
   }
 };
 
-template <int kBits, Kind kKind>
+template <int kBits, Kind kKind, Fit kFit>
 void EncodeRows(const EncodeTile& tile) {
-  const TokenPiece<kBits, kKind> piece{tile.piece, tile.head_dim, tile.block_size};
+  const TokenPiece<kBits, kKind, kFit> piece{tile.piece, tile.head_dim, tile.block_size};
   for (int i = 0; i < tile.count; ++i) {
     const float* row = tile.rows + i * tile.row_stride;
     piece.StoreRow(tile.first + i, [&](int c) { return row[c]; });
@@ -177,9 +247,9 @@ float ValueAt(const SealTile& tile, int token, int channel) {
   return F32FromF16(reinterpret_cast<const uint16_t*>(tile.from)[token * tile.head_dim + channel]);
 }
 
-template <int kBits, Kind kKind>
+template <int kBits, Kind kKind, Fit kFit>
 void SealRows(const SealTile& tile) {
-  const TokenPiece<kBits, kKind> piece{tile.piece, tile.head_dim, tile.block_size};
+  const TokenPiece<kBits, kKind, kFit> piece{tile.piece, tile.head_dim, tile.block_size};
   for (int t = 0; t < tile.block_size; ++t) {
     piece.StoreRow(t, [&](int c) {
       if (t < tile.skip) return 0.0f;
@@ -248,9 +318,18 @@ void SealFp8(const SealTile& tile) {
 }
 
 template <int kBits>
-constexpr KvEncoders kRowEncoders = {EncodeRows<kBits, Kind::kKeys>,
-                                     EncodeRows<kBits, Kind::kValues>, SealRows<kBits, Kind::kKeys>,
-                                     SealRows<kBits, Kind::kValues>};
+constexpr KvEncoders kRowEncoders = {EncodeRows<kBits, Kind::kKeys, Fit::kLeastSquares>,
+                                     EncodeRows<kBits, Kind::kValues, Fit::kLeastSquares>,
+                                     SealRows<kBits, Kind::kKeys, Fit::kLeastSquares>,
+                                     SealRows<kBits, Kind::kValues, Fit::kLeastSquares>};
+
+template <int kBits>
+constexpr KvEncoders kKiviEncoders = {nullptr, nullptr, SealKiviKeys<kBits>,
+                                      SealRows<kBits, Kind::kValues, Fit::kRange>};
+
+template <typename Format>
+constexpr KvEncoders kFp8Encoders = {nullptr, nullptr, SealFp8<Format, Kind::kKeys>,
+                                     SealFp8<Format, Kind::kValues>};
 
 }  // namespace
 
@@ -261,13 +340,13 @@ KvEncoders QuantizedEncoders(KvCodec codec) {
     case KvCodec::kInt4:
       return kRowEncoders<4>;
     case KvCodec::kFp8E4M3:
-      return {nullptr, nullptr, SealFp8<E4M3, Kind::kKeys>, SealFp8<E4M3, Kind::kValues>};
+      return kFp8Encoders<E4M3>;
     case KvCodec::kFp8E5M2:
-      return {nullptr, nullptr, SealFp8<E5M2, Kind::kKeys>, SealFp8<E5M2, Kind::kValues>};
+      return kFp8Encoders<E5M2>;
     case KvCodec::kKivi4:
-      return {nullptr, nullptr, SealKiviKeys<4>, SealRows<4, Kind::kValues>};
+      return kKiviEncoders<4>;
     case KvCodec::kKivi2:
-      return {nullptr, nullptr, SealKiviKeys<2>, SealRows<2, Kind::kValues>};
+      return kKiviEncoders<2>;
     default:
       return {};
   }

@@ -22,13 +22,24 @@ std::optional<KvCodec> FindCodec(const KvFormat& format, int layers,
 constexpr auto kIsKivi = [](KvCodec codec) {
   return codec == KvCodec::kKivi4 || codec == KvCodec::kKivi2;
 };
+constexpr auto kIsInt4 = [](KvCodec codec) { return codec == KvCodec::kInt4; };
+// What is sealed comes from f16, so a wider or another float would promise what it cannot keep.
+constexpr auto kForbidsResidual = [](KvCodec codec) {
+  return codec == KvCodec::kF32 || codec == KvCodec::kBf16;
+};
 constexpr auto kIsSealed = [](KvCodec codec) { return kernels::IsSealed(codec); };
 constexpr auto kIsQuantized = [](KvCodec codec) { return kernels::IsQuantized(codec); };
 constexpr auto kKeepsSinks = [](KvCodec codec) { return KeepsSinks(codec); };
 
+// Models attend most to what is near. That in f16 makes int4's divergence ten times smaller.
+constexpr int kDefaultInt4Residual = 64;
+
 int AskedResidual(const KvFormat& format, int layers) {
-  const int suitable = FindCodec(format, layers, kIsKivi) ? kDefaultKiviResidual : 0;
-  return format.residual_tokens.value_or(suitable);
+  if (format.residual_tokens) return *format.residual_tokens;
+  if (FindCodec(format, layers, kIsKivi)) return kDefaultKiviResidual;
+  const bool suits = FindCodec(format, layers, kIsInt4).has_value() &&
+                     !FindCodec(format, layers, kForbidsResidual);
+  return suits ? kDefaultInt4Residual : 0;
 }
 
 Status ValidateResidual(const KvFormat& format, int layers) {
@@ -44,10 +55,7 @@ Status ValidateResidual(const KvFormat& format, int layers) {
                      *format.residual_tokens, Name(format.key_codec));
   }
   if (ResidualTokens(format, layers) == 0) return Ok{};
-  // What is sealed comes from f16, so a wider or another float would promise what it cannot keep.
-  const auto plain = FindCodec(format, layers, [](KvCodec codec) {
-    return codec == KvCodec::kF32 || codec == KvCodec::kBf16;
-  });
+  const auto plain = FindCodec(format, layers, kForbidsResidual);
   if (plain) {
     return MakeError(ErrorKind::kUsage,
                      "{} together with {} cannot work: blocks of {} are encoded from an f16 tail, "

@@ -34,13 +34,16 @@ std::string ErrorOf(const KvFormat& format) {
 TEST(KvFormat, ResidualGroupsAreWholeBlocksAndOnlyWhereSomethingIsSealed) {
   EXPECT_EQ(ResidualTokens(Format(KvCodec::kF16), 4), 0);
   EXPECT_EQ(ResidualTokens(Format(KvCodec::kInt8), 4), 0);
-  EXPECT_EQ(ResidualTokens(Format(KvCodec::kInt4), 4), 0);
+  EXPECT_EQ(ResidualTokens(Format(KvCodec::kInt4), 4), 64);
+  EXPECT_EQ(ResidualTokens(Format(KvCodec::kInt4, KvCodec::kF32), 4), 0);  // f32 has no f16 tail
   EXPECT_EQ(ResidualTokens(Format(KvCodec::kFp8E4M3), 4), 32);
   EXPECT_EQ(ResidualTokens(Format(KvCodec::kKivi2), 4), 128);
   EXPECT_EQ(ResidualTokens(Format(KvCodec::kInt8, KvCodec::kKivi4), 4), 128);
   KvFormat format = Format(KvCodec::kInt4);
   format.residual_tokens = 70;
   EXPECT_EQ(ResidualTokens(format, 4), 96);
+  format.residual_tokens = 0;
+  EXPECT_EQ(ResidualTokens(format, 4), 0);  // encoded token by token
   format = Format(KvCodec::kKivi4);
   format.residual_tokens = 0;
   EXPECT_EQ(ResidualTokens(format, 4), 32);  // a block is sealed when it is full
@@ -169,7 +172,8 @@ TEST(KvFormat, ALayoutSaysWhatTailAndSinksTake) {
     return std::move(KvLayout::Create(llama, Format(codec))).value();
   };
   EXPECT_EQ(layout(KvCodec::kF16).tail_frames(), 0);
-  EXPECT_EQ(layout(KvCodec::kInt4).tail_frames(), 0);
+  EXPECT_EQ(layout(KvCodec::kInt8).tail_frames(), 0);
+  EXPECT_EQ(layout(KvCodec::kInt4).tail_frames(), 4);
   EXPECT_EQ(layout(KvCodec::kFp8E4M3).tail_frames(), 2);
   EXPECT_EQ(layout(KvCodec::kKivi4).tail_frames(), 4);
   EXPECT_EQ(layout(KvCodec::kKivi2).tail_frames(), 6);
