@@ -16,9 +16,9 @@
 
 #include <benchmark/benchmark.h>
 
-#include "base/rng.h"
 #include "kernels/target.h"
 #include "kvstore/attention_harness.h"
+#include "kvstore/cold_sequence.h"
 
 namespace quire::kvstore {
 namespace {
@@ -132,63 +132,37 @@ struct Case {
   }
 };
 
-// One sequence whose frames lie scattered over an arena of as many layers as no cache can hold. Its
-// newest position begins a residual group where the codec has such: all before it is sealed.
-class ColdSequence {
+// A sequence of as many layers as no cache can hold.
+class ColdAttention {
  public:
-  explicit ColdSequence(const Case& c)
+  explicit ColdAttention(const Case& c)
       : layers_(static_cast<int>(std::min<size_t>(kColdBytes / c.kv_bytes() + 1, 200))),
         layout_(std::move(KvLayout::Create(
                               {c.heads.kv_heads, c.heads.head_dim, std::vector<int>(layers_, 0)},
                               {c.codec, c.codec, c.block_size}))
                     .value()),
-        body_((c.context + c.rows + c.block_size - 1) / c.block_size),
-        tail_(layout_.has_tail() ? (c.rows + c.block_size - 1) / c.block_size : 0),
-        frames_(body_ + tail_ * layout_.tail_frames() + layout_.sink_frames()),
-        store_(std::move(KvStore::Create(layout_, frames_.size() * layout_.frame_bytes())).value()),
+        sequence_(layout_, c.context, c.rows),
         plan_(layout_, {.max_rows = c.rows,
                         .max_sequences = 1,
                         .q_heads = c.heads.q_heads,
                         .threads = c.threads}),
         team_(c.threads) {
-    std::memset(store_.frame({0}), 0x2c, store_.arena_bytes());  // small numbers in every codec
-    for (size_t i = 0; i < frames_.size(); ++i) frames_[i] = {static_cast<int32_t>(i)};
-    base::CounterRng rng(1, 2, 3);
-    for (size_t i = frames_.size() - 1; i > 0; --i) {
-      std::swap(frames_[i], frames_[rng.NextBelow(i + 1)]);
-    }
-    MakeTables(c.context / c.block_size);
-    SequenceRun run{0, c.rows, c.context, tables_};
+    const SequenceRun run = sequence_.run();
     plan_.Build({&run, 1});
   }
 
   int layers() const { return layers_; }
 
   void Attend(const AttentionRows& rows) {
-    Attention(testing::TableFor(kernels::Isa::kAvx2), plan_, store_, rows, team_);
+    Attention(testing::TableFor(kernels::Isa::kAvx2), plan_, sequence_.store(), rows, team_);
   }
 
  private:
-  void MakeTables(int first_tail_block) {
-    const std::span<const FrameId> all(frames_);
-    tables_.push_back({0, all.first(body_)});
-    for (int i = 0; i < tail_; ++i) tail_blocks_.push_back(first_tail_block + i);
-    tables_.front().tail = {tail_blocks_, all.subspan(body_, tail_ * layout_.tail_frames())};
-    for (int i = 0; i < layout_.sink_frames(); ++i) {
-      tables_.push_back({0, all.last(layout_.sink_frames()).subspan(i, 1)});
-    }
-  }
-
   int layers_;
   KvLayout layout_;
-  int body_;  // frames of sealed blocks
-  int tail_;  // blocks of the tail
-  std::vector<FrameId> frames_;
-  KvStore store_;
+  ColdSequence sequence_;
   AttentionPlan plan_;
   base::ThreadTeam team_;
-  std::vector<int> tail_blocks_;
-  std::vector<BlockTable> tables_;
 };
 
 struct Ceilings {
@@ -203,7 +177,7 @@ std::map<std::string, double>& Fastest() {
 }
 
 void BM_Attention(benchmark::State& state, const Case& c, const Ceilings& ceilings) {
-  ColdSequence sequence(c);
+  ColdAttention sequence(c);
   int64_t cols = static_cast<int64_t>(c.heads.q_heads) * c.heads.head_dim;
   std::vector<float> q(static_cast<size_t>(c.rows * cols), 0.1f);
   std::vector<float> out(q.size());
