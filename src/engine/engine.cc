@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -17,6 +18,7 @@ constexpr int kLogitRows = 64;
 // Seconds of a step after which no further grammar's mask is begun. Those of usual grammars take
 // tens of microseconds; one request's hard ones must not hold up what others are waiting for.
 constexpr double kMaskBudget = 2e-3;
+constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 
 model::StepLimits LimitsOf(const sched::SchedulerOptions& options) {
   return {.rows = options.max_num_batched_tokens,
@@ -110,7 +112,19 @@ bool Engine::Step(const UpdateSink& sink) {
   return true;
 }
 
+// Schedule drops them.
+void Engine::ForgetFinished() {
+  for (const RequestId id : scheduler_.finished()) {
+    grammars_[id.value].reset();
+    stop_strings_[id.value].reset();
+    for (const SequenceId sequence : scheduler_.request(id).sequences) {
+      if (static_cast<size_t>(sequence.value) < records_.size()) records_[sequence.value].reset();
+    }
+  }
+}
+
 const sched::StepPlan& Engine::Plan() {
+  ForgetFinished();
   PrepareMasks();
   const sched::StepPlan& plan = scheduler_.Schedule(without_mask_);
   // Those that are ready may lack memory that others hold.
@@ -127,7 +141,7 @@ void Engine::PrepareMasks() {
     const sched::Sequence& sequence = scheduler_.sequence(id);
     if (!grammars_[sequence.request.value]) continue;
     if (sequence.output_tokens() == 0) continue;  // its record is made with its first token
-    if (!records_[id.value]->grammar->AllowedIsKnown()) without_mask_.push_back(id);
+    if (!records_[id.value]->grammar->PrepareAllowed(0)) without_mask_.push_back(id);
   }
   if (without_mask_.empty()) return;
   const auto turn = static_cast<ptrdiff_t>(masks_first_++ % without_mask_.size());
@@ -136,12 +150,12 @@ void Engine::PrepareMasks() {
   team_.ParallelFor(static_cast<int64_t>(without_mask_.size()), 1,
                     [&](int64_t begin, int64_t end, int /*thread*/) {
                       for (int64_t i = begin; i < end; ++i) {
-                        if (i > 0 && base::MonotonicSeconds() > deadline) return;
-                        records_[without_mask_[i].value]->grammar->Allowed();
+                        const double latest = i > 0 ? deadline : kNoDeadline;
+                        records_[without_mask_[i].value]->grammar->PrepareAllowed(latest);
                       }
                     });
   std::erase_if(without_mask_,
-                [&](SequenceId id) { return records_[id.value]->grammar->AllowedIsKnown(); });
+                [&](SequenceId id) { return records_[id.value]->grammar->PrepareAllowed(0); });
 }
 
 void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {

@@ -2,7 +2,8 @@
 // that run together.
 //
 // Owns the KV store, the scheduler (and with it the KV cache), the forward pass and its threads;
-// borrows the loaded model. One thread calls it. Two engines given the same calls say the same.
+// borrows the loaded model. One thread calls it. Two engines given the same requests say the same;
+// in which steps may differ where masks of grammars take long.
 #pragma once
 
 #include <functional>
@@ -59,10 +60,11 @@ class Engine {
   };
   explicit Engine(Parts parts);
 
-  // Compiles a constraint ahead of the request that brings it. Any thread may call this.
+  // Compiles a constraint and computes what may come first, ahead of the request that brings it.
+  // Any thread may call this.
   Status PrepareConstraint(const sched::OutputConstraint& constraint) {
-    const auto masks = grammar_cache_.Get(constraint);
-    if (!masks.ok()) return masks.error();
+    QUIRE_ASSIGN_OR_RETURN(const auto masks, grammar_cache_.Get(constraint));
+    masks->PrepareStart();
     return Ok{};
   }
 
@@ -108,6 +110,7 @@ class Engine {
     Result<SampledToken> result = SampledToken{};
   };
 
+  void ForgetFinished();
   const sched::StepPlan& Plan();
   void PrepareMasks();
   void CopyFrames(std::span<const kv::PendingCopy> copies);

@@ -140,7 +140,7 @@ TEST_F(StructuredOutput, EachOfSeveralSequencesGoesItsOwnWay) {
 // Each mask of this expression takes milliseconds: hundreds of ways to have read the text so far.
 TEST_F(StructuredOutput, HardMasksHoldUpNobodyElse) {
   Request hard = MakeRequest("The letters: ", 7);
-  hard.sampling.max_tokens = 12;
+  hard.sampling.max_tokens = 60;  // far beyond where alternatives are cut
   hard.sampling.constraint = {OutputConstraint::Kind::kRegex, "(.{0,300}[a-m]){0,200}Q", {}};
   hard.n = 8;
   Request plain = MakeRequest("Once upon a time", 9);
@@ -162,7 +162,6 @@ TEST_F(StructuredOutput, HardMasksHoldUpNobodyElse) {
       EXPECT_EQ(tokens[plain_id][0].size(), static_cast<size_t>(steps));
     }
   }
-  EXPECT_GT(steps, 12);  // some of the others had to wait
   EXPECT_EQ(tokens[plain_id][0], GenerateOne(*Make(), plain).choices[0].tokens);
   const Completion alone = GenerateOne(*Make(), hard);
   for (size_t i = 0; i < 8; ++i) EXPECT_EQ(tokens[hard_id][i], alone.choices[i].tokens);

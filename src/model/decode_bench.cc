@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "kvstore/cold_sequence.h"
@@ -36,7 +37,8 @@ class MadeModel {
     options.sizes.layers = kLayers;
     options.sizes.vocab_size = 1024;  // logits are not computed
     options.sizes.context_length = kMaxContext + 64;
-    const auto path = std::filesystem::temp_directory_path() / "quire_decode_bench.gguf";
+    const auto path = std::filesystem::temp_directory_path() /
+                      fmt::format("quire_decode_bench_{}.gguf", ::getpid());
     QUIRE_CHECK(WriteRandomModel(options, path.string(), team_, [](double) {}).ok());
     files_ = std::make_unique<ModelFiles>(std::move(ModelFiles::Open(path.string())).value());
     weights_ =

@@ -42,11 +42,14 @@ const StepPlan& Scheduler::Schedule(std::span<const SequenceId> sitting_out) {
 void Scheduler::PlanRunning(std::span<const SequenceId> sitting_out) {
   // Decodes first: what they take of the budget is known before any prefill gets its share.
   prefill_budget_ = options_.max_num_batched_tokens;
-  for (SequenceId id : running_) prefill_budget_ -= At(id).uncomputed() == 1;
+  const auto sits_out = [&](SequenceId id) {
+    return std::ranges::find(sitting_out, id) != sitting_out.end();
+  };
+  for (SequenceId id : running_) prefill_budget_ -= At(id).uncomputed() == 1 && !sits_out(id);
   // In the order of rank, so that memory goes to the first of them and is taken from the last.
   for (planning_place_ = 0; planning_place_ < running_.size(); ++planning_place_) {
     const SequenceId id = running_[planning_place_];
-    if (std::ranges::find(sitting_out, id) == sitting_out.end()) PlanRun(At(id));
+    if (!sits_out(id)) PlanRun(At(id));
   }
 }
 

@@ -190,8 +190,9 @@ void ApiService::Generate(Dialect dialect, std::shared_ptr<Exchange> exchange) {
         loop_.Post([this, call = std::move(call), prepared] {
           --calls_preparing_;
           if (call->exchange == nullptr) return;  // gone meanwhile
-          if (!prepared->ok())
+          if (!prepared->ok()) {
             return Fail(call, prepared->error(), HttpStatus(prepared->error().kind));
+          }
           Submit(call, *std::move(*prepared));
         });
       });

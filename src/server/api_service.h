@@ -1,6 +1,6 @@
 // ApiService: the OpenAI API over an engine. The way of a request:
 //
-//     Exchange -> key, size -> worker: body, template, tokens -> EngineThread -> events
+//     Exchange -> key, size -> a worker: body, template, tokens -> EngineThread -> events
 //              -> AnswerFormat -> Exchange
 //
 // Owns the requests under way. Everything here runs on the I/O thread unless it says otherwise;

@@ -29,10 +29,13 @@ constexpr std::string_view kEndOfMessage = "\x01\x02 end of the message \x02\x01
 Status MarkFinalMessage(boost::json::array& messages) {
   boost::json::object& last = messages.back().as_object();
   boost::json::value* content = last.if_contains("content");
-  if (last.at("role") != "assistant" || content == nullptr || !content->is_string()) {
-    return Error{ErrorKind::kUsage,
-                 "'continue_final_message' needs a text of the assistant as the last message",
-                 "continue_final_message"};
+  if (last.at("role") != "assistant" || content == nullptr || !content->is_string() ||
+      last.contains("tool_calls")) {
+    return Error{
+        ErrorKind::kUsage,
+        "'continue_final_message' needs a text of the assistant, without tool calls, as the "
+        "last message",
+        "continue_final_message"};
   }
   boost::json::string& words = content->get_string();
   // As templates trim.
@@ -56,10 +59,11 @@ const char* FieldOf(const ApiRequest& api) {
   return api.endpoint == Endpoint::kCompletions ? "prompt" : "messages";
 }
 
-// A text that takes long to encode, and certainly is too long, is refused before.
+// A text that takes long to encode, and is longer than any ordinary text of so many tokens, is
+// refused before.
 Status CheckLength(std::string_view text, const ApiRequest& api, const PromptLimits& limits) {
   constexpr size_t kEncodedSoon = 1 << 20;
-  constexpr size_t kTokenBytesMax = 64;  // of many tokens together, whatever the vocabulary
+  constexpr size_t kTokenBytesMax = 64;  // on average; single tokens may be longer
   const size_t bytes_max =
       std::max(kEncodedSoon, kTokenBytesMax * static_cast<size_t>(limits.max_model_len));
   if (text.size() <= bytes_max) return Ok{};

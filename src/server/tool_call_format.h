@@ -22,10 +22,12 @@ inline constexpr std::string_view kHermesOpen = "<tool_call>";
 inline constexpr std::string_view kHermesClose = "</tool_call>";
 inline constexpr std::string_view kLlama3Open = "<|python_tag|>";
 inline constexpr std::string_view kMistralOpen = "[TOOL_CALLS]";
+inline constexpr std::string_view kMistralCallId = "[CALL_ID]";
 inline constexpr std::string_view kMistralArguments = "[ARGS]";
 inline constexpr std::string_view kGraniteOpen = "<|tool_call|>";
 inline constexpr std::string_view kToolCallMarkers[] = {
-    kHermesOpen, kHermesClose, kLlama3Open, kMistralOpen, kMistralArguments, kGraniteOpen};
+    kHermesOpen,    kHermesClose,      kLlama3Open, kMistralOpen,
+    kMistralCallId, kMistralArguments, kGraniteOpen};
 
 // The format that a model with this chat template (Jinja source) writes. Templates that know tools
 // but show no format get kHermes, which most models have seen. nullopt: the template has no tools.

@@ -216,12 +216,12 @@ NamedCallHead::Step NamedCallHead::Write(char byte) {
 }
 
 NamedCallHead::Step NamedCallHead::WriteTag(char byte) {
-  constexpr std::string_view kId = "[CALL_ID]";
   part_ = Part::kTag;
   tag_ += byte;
-  if (!kId.starts_with(tag_) && !kMistralArguments.starts_with(tag_)) return Step::kBroken;
-  if (tag_ == kId || tag_ == kMistralArguments) {
-    part_ = tag_ == kId ? Part::kId : Part::kGap;
+  if (!kMistralCallId.starts_with(tag_) && !kMistralArguments.starts_with(tag_))
+    return Step::kBroken;
+  if (tag_ == kMistralCallId || tag_ == kMistralArguments) {
+    part_ = tag_ == kMistralCallId ? Part::kId : Part::kGap;
     tag_.clear();
   }
   return Step::kMore;

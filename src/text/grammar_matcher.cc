@@ -1,6 +1,9 @@
 #include "text/grammar_matcher.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "base/clock.h"
 
 namespace quire::text {
 
@@ -13,6 +16,13 @@ const std::shared_ptr<GrammarStates>& GrammarMasks::Current() {
     states_ = std::make_shared<GrammarStates>(grammar_, vocabulary_);
   }
   return states_;
+}
+
+void GrammarMasks::PrepareStart() {
+  const std::lock_guard lock(mutex_);
+  if (start_mask_) return;
+  const std::shared_ptr<GrammarStates> states = Current();
+  start_mask_ = std::make_shared<TokenMask>(states->Mask(states->Start()));
 }
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<GrammarMasks> masks, std::vector<TokenId> end_tokens)
@@ -39,33 +49,41 @@ void GrammarMatcher::LeaveTable() {
   states_ = std::move(own);
 }
 
-bool GrammarMatcher::AllowedIsKnown() {
-  if (allowed_ || ended_) return true;
+bool GrammarMatcher::PrepareAllowed(double deadline) {
+  if (allowed_) return true;
   const std::lock_guard lock(masks_->mutex_);
-  UseCurrentTable();
-  return at_->mask != nullptr;
+  if (!ended_) {
+    UseCurrentTable();
+    const bool is_known = at_->mask != nullptr || (at_start_ && masks_->start_mask_ != nullptr);
+    if (!is_known && base::MonotonicSeconds() > deadline) return false;
+  }
+  MakeMask();
+  return true;
 }
 
 const TokenMask& GrammarMatcher::Allowed() {
-  if (!allowed_) allowed_ = MakeMask();
+  PrepareAllowed(std::numeric_limits<double>::infinity());
   return *allowed_;
 }
 
-std::shared_ptr<const TokenMask> GrammarMatcher::MakeMask() {
-  if (ended_) return std::make_shared<TokenMask>(masks_->vocabulary_->EmptyMask());
-  const std::lock_guard lock(masks_->mutex_);
-  UseCurrentTable();
-  const TokenMask& mask = states_->Mask(at_);
+void GrammarMatcher::MakeMask() {
+  if (ended_) {
+    allowed_ = std::make_shared<TokenMask>(masks_->vocabulary_->EmptyMask());
+    return;
+  }
+  const bool is_start = at_start_ && masks_->start_mask_ != nullptr;
+  const TokenMask& mask = is_start ? *masks_->start_mask_ : states_->Mask(at_);
   const bool may_end = can_end();
   const bool table_is_full = states_->bytes() > masks_->bytes_max_;
-  if (!table_is_full &&
+  if (!table_is_full && !is_start &&
       std::ranges::all_of(*end_tokens_, [&](TokenId t) { return mask.Test(t) == may_end; })) {
-    return {states_, &mask};
+    allowed_ = {states_, &mask};
+    return;
   }
   auto own = std::make_shared<TokenMask>(mask);
   for (const TokenId token : *end_tokens_) may_end ? own->Set(token) : own->Clear(token);
   if (table_is_full) LeaveTable();
-  return own;
+  allowed_ = std::move(own);
 }
 
 bool GrammarMatcher::Accept(TokenId token) {
@@ -90,6 +108,7 @@ bool GrammarMatcher::AcceptBytes(std::string_view bytes) {
     if (at == nullptr) return false;
   }
   at_ = at;
+  at_start_ = at_start_ && bytes.empty();
   allowed_ = nullptr;
   return true;
 }

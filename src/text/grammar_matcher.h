@@ -27,6 +27,9 @@ class GrammarMasks {
 
   const Grammar& grammar() const { return *grammar_; }
 
+  // Computes the mask of the text's start, which every sequence needs, once and for all.
+  void PrepareStart();
+
  private:
   friend class GrammarMatcher;
   // The table to go on with; under mutex_.
@@ -36,7 +39,8 @@ class GrammarMasks {
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   size_t bytes_max_;
   std::mutex mutex_;
-  std::shared_ptr<GrammarStates> states_;  // under mutex_, as are all tables made from it
+  std::shared_ptr<GrammarStates> states_;        // under mutex_, as are all tables made from it
+  std::shared_ptr<const TokenMask> start_mask_;  // under mutex_; null: not computed yet
 };
 
 class GrammarMatcher {
@@ -47,8 +51,10 @@ class GrammarMatcher {
 
   // Valid until the next call of a function of this matcher that is not const.
   const TokenMask& Allowed();
-  // Allowed() costs a lookup; else up to some milliseconds.
-  bool AllowedIsKnown();
+  // Computes what Allowed() gives unless it is past `deadline` (base::MonotonicSeconds()) already;
+  // true if Allowed() costs nothing now. A mask may take milliseconds, and longer for vocabularies
+  // of 100,000 tokens and more.
+  bool PrepareAllowed(double deadline);
 
   // The next token. False if it may not come: nothing changes then.
   bool Accept(TokenId token);
@@ -61,16 +67,19 @@ class GrammarMatcher {
   bool finished() const { return ended_ || at_->complete(); }
 
  private:
+  // Under the mutex of masks_.
   void UseCurrentTable();
   void LeaveTable();
-  std::shared_ptr<const TokenMask> MakeMask();
+  void MakeMask();
 
   std::shared_ptr<GrammarMasks> masks_;
   std::shared_ptr<const std::vector<TokenId>> end_tokens_;
   std::shared_ptr<GrammarStates> states_;
   GrammarStates::Configuration* at_ = nullptr;  // lives in states_
   bool ended_ = false;
-  std::shared_ptr<const TokenMask> allowed_;  // here; null: not asked for yet
+  bool at_start_ = true;
+  // What may come here; null: not asked for yet. May be a part of a table, which it keeps alive.
+  std::shared_ptr<const TokenMask> allowed_;
 };
 
 }  // namespace quire::text

@@ -29,6 +29,11 @@ uint64_t Combine(uint64_t hash, uint64_t value) {
 
 }  // namespace
 
+uint64_t GrammarStates::IdOf(const FrameKey& key) {
+  const uint64_t parent = key.parent == nullptr ? 1 : key.parent->id;
+  return Combine(Combine(parent, key.call), uint64_t{key.min_left} << 32 | key.max_left);
+}
+
 size_t GrammarStates::FrameHash::operator()(const FrameKey& key) const {
   const uint64_t hash = Combine(reinterpret_cast<uintptr_t>(key.parent), key.call);
   return Combine(hash, uint64_t{key.min_left} << 32 | key.max_left);
@@ -144,7 +149,7 @@ GrammarStates::Configuration* GrammarStates::TakeVisited() {
 
 GrammarStates::Configuration* GrammarStates::Intern(Configuration&& draft) {
   std::ranges::sort(draft.items, {}, [](const Item& item) {
-    return std::pair(item.state, item.frame == nullptr ? 0u : item.frame->id);
+    return std::pair(item.state, item.frame == nullptr ? uint64_t{0} : item.frame->id);
   });
   uint64_t hash = (draft.may_end ? 1u : 0u) + (draft.escapes ? 2u : 0u);
   for (const Item& item : draft.items) {
@@ -174,7 +179,7 @@ const GrammarStates::Frame* GrammarStates::InternFrame(const FrameKey& key) {
               .min_left = key.min_left,
               .max_left = key.max_left,
               .depth = key.parent == nullptr ? 1 : key.parent->depth + 1,
-              .id = static_cast<uint32_t>(frames_.size() + 1)};
+              .id = IdOf(key)};
   frame.counts_far = (key.parent != nullptr && key.parent->counts_far) || key.min_left > far_ ||
                      (key.max_left != Grammar::kUnbounded && key.max_left > far_);
   frames_.push_back(frame);

@@ -32,7 +32,7 @@ class GrammarStates {
     uint32_t min_left = 1;          // times that the rule has to be read, this one included
     uint32_t max_left = 1;
     uint32_t depth = 1;
-    uint32_t id = 0;
+    uint64_t id = 0;          // a hash of all above, so that any table puts frames in one order
     bool counts_far = false;  // here or below, a count that no token can use up
   };
   struct Item {
@@ -88,6 +88,7 @@ class GrammarStates {
   void Return(const Frame& frame);
   Configuration* TakeVisited();
   Configuration* Intern(Configuration&& draft);
+  static uint64_t IdOf(const FrameKey& key);
   const Frame* InternFrame(const FrameKey& key);
 
   const Frame* Clamp(const Frame* frame);
