@@ -28,7 +28,7 @@ table() { # attention or step
       split(plain($1), part, "/")
       for (i in part) if (part[i] ~ /^context:/) context = substr(part[i], 9)
       codec = part[1] == "step" ? part[2] : part[5]
-      if (!(codec in known)) { known[codec] = 1; codecs[++n] = codec }
+      known[codec] = 1
       gbs = $(at["GB/s"]) + 0
       if (gbs > best[codec, context]) { best[codec, context] = gbs; share[codec, context] = $(at["share"]) }
       ms = $(at["best_ms"]) + 0
@@ -39,8 +39,10 @@ table() { # attention or step
     END {
       print "| codec | 8k tokens | 32k | 128k |"
       print "|---|---|---|---|"
+      n = split("f32 f16 bf16 fp8_e4m3 fp8_e5m2 int8 int4 kivi4 kivi2", order, " ")
       for (i = 1; i <= n; ++i) {
-        codec = codecs[i]
+        codec = order[i]
+        if (!(codec in known)) continue
         line = "| " codec
         for (c = 8192; c <= 131072; c *= 4) {
           cell = kind == "attention" \
