@@ -19,7 +19,7 @@ probe=models/probe/probe-f16.gguf
 cases=models/probe/cases.jsonl
 text=models/val.txt
 tables=$(mktemp)
-trap 'rm -f "$tables" "$tables.new"' EXIT
+trap 'rm -f "$tables"' EXIT
 
 knows() { # CODECS [FLAG...]: the program can run with them
   codecs=$1
@@ -180,17 +180,4 @@ ablation_section() {
   ablation_section
 } >"$tables"
 
-if [ "$document" = - ]; then
-  cat "$tables"
-  exit
-fi
-if ! grep -q '^<!-- quality: begin' "$document" || ! grep -q '^<!-- quality: end' "$document"; then
-  echo "kv_quality.sh: $document lacks the lines <!-- quality: begin --> and <!-- quality: end -->" >&2
-  exit 1
-fi
-awk -v tables="$tables" '
-  /^<!-- quality: end/ { inside = 0 }
-  !inside { print }
-  /^<!-- quality: begin/ { inside = 1; while ((getline line < tables) > 0) print line }
-' "$document" >"$tables.new"
-cat "$tables.new" >"$document"
+tools/put_tables.sh quality "$tables" "$document"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # kv_speed.sh [DOCUMENT]: measures how fast attention and a whole decode step are with every KV codec
 # and writes the tables into DOCUMENT (docs/KV_CODECS.md), between the lines that begin with
-# "<!-- speed: begin" and "<!-- speed: end"; "-" prints them. Takes about five minutes, on a machine
+# "<!-- speed: begin" and "<!-- speed: end"; "-" prints them. Takes about three minutes, on a machine
 # that does nothing else. Build first: tools/build.sh release 2.
 #
 #   BUILD   where the benchmarks are (build/release)
@@ -73,17 +73,4 @@ table() { # attention or step
   table step <"$work/step"
 } >"$work/tables"
 
-if [ "$document" = - ]; then
-  cat "$work/tables"
-  exit
-fi
-if ! grep -q '^<!-- speed: begin' "$document" || ! grep -q '^<!-- speed: end' "$document"; then
-  echo "kv_speed.sh: $document lacks the lines <!-- speed: begin --> and <!-- speed: end -->" >&2
-  exit 1
-fi
-awk -v tables="$work/tables" '
-  /^<!-- speed: end/ { inside = 0 }
-  !inside { print }
-  /^<!-- speed: begin/ { inside = 1; while ((getline line < tables) > 0) print line }
-' "$document" >"$work/new"
-cat "$work/new" >"$document"
+tools/put_tables.sh speed "$work/tables" "$document"

@@ -56,8 +56,8 @@ class ServeProcess {
   }
   ~ServeProcess() {
     if (process_ <= 0) return;
-    // A sanitizer's findings are told at the end, by the exit code.
-    // A second signal would end the process while it looks for leaks.
+    // A sanitizer's findings are told at the end, by the exit code; a second signal would end the
+    // process while it looks for leaks.
     Signal(SIGTERM);
     std::optional<int> code = Await(std::chrono::seconds(5));
     if (!code) code = Stop(SIGTERM);

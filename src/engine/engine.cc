@@ -15,9 +15,6 @@ namespace {
 // few enough to keep the buffer small (64 rows x 152k tokens: 39 MB).
 constexpr int kLogitRows = 64;
 
-// Seconds of a step after which no further grammar's mask is begun. Those of usual grammars take
-// tens of microseconds; one request's hard ones must not hold up what others are waiting for.
-constexpr double kMaskBudget = 2e-3;
 constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 
 model::StepLimits LimitsOf(const sched::SchedulerOptions& options) {
@@ -41,8 +38,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
 
   QUIRE_ASSIGN_OR_RETURN(const ControlPlane control,
                          ControlPlaneFor(options, model.config(), layout, store.frames_total()));
-  return std::make_unique<Engine>(
-      Parts{model, team, std::move(store), control.scheduler, control.cache, options.seed});
+  return std::make_unique<Engine>(Parts{model, team, std::move(store), control.scheduler,
+                                        control.cache, options.seed, options.mask_budget_s});
 }
 
 Engine::Engine(Parts parts)
@@ -56,7 +53,8 @@ Engine::Engine(Parts parts)
       builder_(LimitsOf(parts.scheduler), store_.layout().table_count()),
       samplers_(team_.size(),
                 Sampler(*kernels::DefaultKernels().vector, model_.config().vocab_size)),
-      grammar_cache_(model_.tokenizer(), model_.config().vocab_size) {}
+      grammar_cache_(model_.tokenizer(), model_.config().vocab_size),
+      mask_budget_s_(parts.mask_budget_s) {}
 
 Result<RequestId> Engine::Submit(sched::Request request) {
   QUIRE_RETURN_IF_ERROR(ValidateSampling(request.sampling, model_.config().vocab_size));
@@ -146,7 +144,7 @@ void Engine::PrepareMasks() {
   if (without_mask_.empty()) return;
   const auto turn = static_cast<ptrdiff_t>(masks_first_++ % without_mask_.size());
   std::rotate(without_mask_.begin(), without_mask_.begin() + turn, without_mask_.end());
-  const double deadline = base::MonotonicSeconds() + kMaskBudget;
+  const double deadline = base::MonotonicSeconds() + mask_budget_s_;
   team_.ParallelFor(static_cast<int64_t>(without_mask_.size()), 1,
                     [&](int64_t begin, int64_t end, int /*thread*/) {
                       for (int64_t i = begin; i < end; ++i) {

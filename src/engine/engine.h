@@ -57,6 +57,7 @@ class Engine {
     sched::SchedulerOptions scheduler;
     kv::KvCacheOptions cache;
     uint64_t seed = 0;
+    double mask_budget_s = 0;
   };
   explicit Engine(Parts parts);
 
@@ -141,6 +142,7 @@ class Engine {
   GrammarCache grammar_cache_;
   // By RequestId, only with a constraint: at the start of the text, for its sequences to copy.
   std::vector<std::optional<text::GrammarMatcher>> grammars_;
+  double mask_budget_s_ = 0;
   std::vector<SequenceId> without_mask_;        // of the step
   size_t masks_first_ = 0;                      // whose turn it is
   std::vector<Draw> draws_;                     // of the step, by logit row

@@ -21,6 +21,9 @@ struct EngineOptions {
   int threads = 0;                         // 0: one per core
   uint64_t seed = 0;                       // for requests that bring none
   std::optional<int> max_queued_requests;  // more are refused; absent: the scheduler's own limit
+  // Seconds of a step after which no further grammar's mask is begun. Those of usual grammars take
+  // tens of microseconds; one request's hard ones must not hold up what others are waiting for.
+  double mask_budget_s = 2e-3;
 };
 
 // Memory of the machine that nobody uses now.
