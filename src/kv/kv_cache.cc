@@ -268,10 +268,6 @@ int KvCache::FramesToExtend(const LeaseState& state, Extent extent) const {
   return frames;
 }
 
-int KvCache::FramesToExtend(const Lease& lease, int length, int unverified) const {
-  return FramesToExtend(At(lease), {.length = length, .certain = length - unverified});
-}
-
 int KvCache::LongestExtension(const Lease& lease, int length) const {
   return Longest(lease.committed(), length,
                  [&](int tokens) { return FramesToExtend(lease, tokens) <= frames_available(); });
@@ -295,7 +291,7 @@ bool KvCache::Extend(Lease& lease, int length, int unverified) {
   const Extent extent{.length = length, .certain = length - unverified};
   QUIRE_CHECK_GE(extent.certain, state.committed);
   QUIRE_CHECK_LE(length, options_.max_lease_tokens);
-  if (FramesToExtend(state, extent) > frames_available()) {
+  if (FramesToExtend(lease, length, unverified) > frames_available()) {
     ++counters_.reservations_failed;
     return false;
   }
@@ -438,6 +434,8 @@ void KvCache::ReleaseSlot(int slot) {
     table.frames.clear();
   }
   SetTip(state, std::nullopt);
+  if (state.pledge > 0) std::erase(private_slots_, slot);
+  state.pledge = 0;
   state.held = false;
   free_slots_.push_back(slot);
   --leases_held_;
@@ -445,11 +443,6 @@ void KvCache::ReleaseSlot(int slot) {
 
 void KvCache::Release(Lease lease) {
   QUIRE_CHECK(lease.cache_ == this);
-}
-
-void KvCache::StopPublishing(Lease& lease) {
-  At(lease).publishes = false;
-  SetTip(At(lease), std::nullopt);
 }
 
 int KvCache::FramesFreedByRelease(const Lease& lease) const {

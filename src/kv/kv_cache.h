@@ -38,10 +38,10 @@
 //  - Match is pure; a Reserve or Extend that fails changes nothing.
 //  - With a tail, hits end where residual groups do; without, also inside a block (by copy).
 //
-// Where later work attaches: an evicting sequence calls StopPublishing and swaps its frames for
-// private ones; unverified draft tokens are written beyond committed(), accepted by Commit and
-// taken back by Truncate. Extend is told how many there are: a group that only they complete keeps
-// its tail.
+// A sequence that evicts tokens goes on in a private lease, which counts what is left of them
+// (slots) and cannot be taken from it. Unverified draft tokens are written beyond committed(),
+// accepted by Commit and taken back by Truncate. Extend is told how many there are: a group that
+// only they complete keeps its tail.
 #pragma once
 
 #include <cstdint>
@@ -194,8 +194,10 @@ class KvCache {
   // Frames that Reserve(match, length) takes from free and cached, the match's own included.
   int FramesToReserve(const PrefixMatch& match, int length) const;
   int frames_cached() const { return pool_.frames_cached(); }
-  // Frames that can be had: free + cached.
-  int frames_available() const { return pool_.frames_free() + pool_.frames_cached(); }
+  // Frames that can be had: free + cached, but for those pledged to somebody.
+  int frames_available() const {
+    return pool_.frames_free() + pool_.frames_cached() - frames_pledged();
+  }
   // The most frames a lone sequence of `length` tokens holds at once when it is computed in steps
   // of `step_tokens`: what it needs to be possible at all.
   static int FramesForSequence(const KvCacheOptions& options, int length, int step_tokens);
@@ -236,8 +238,18 @@ class KvCache {
   // The blocks stay cached as far as they are published; the others are free.
   void Release(Lease lease);
 
-  // From now on the lease's blocks stay private.
-  void StopPublishing(Lease& lease);
+  // A lease for a sequence that has evicted tokens: its blocks hold what is left of them, are
+  // nobody else's and are never published. Room for `length` tokens now; frames for `length_max`
+  // are kept free, so that extending it that far, token by token, never fails. nullopt, and nothing
+  // changed, when frames or lease slots do not suffice.
+  std::optional<Lease> ReservePrivate(int length, int length_max);
+  // Frames that takes.
+  int FramesToReservePrivate(int length_max) const;
+  // Commit for a private lease: it holds `length` tokens.
+  void CommitPrivate(Lease& lease, int length);
+  // Gives up a private lease's committed tokens beyond `length`, which ends a residual group.
+  void Shrink(Lease& lease, int length);
+  bool is_private(const Lease& lease) const { return At(lease).pledge > 0; }
 
   // Frames that would become free or cached if the lease were released now.
   int FramesFreedByRelease(const Lease& lease) const;
@@ -282,6 +294,7 @@ class KvCache {
     int committed = 0;
     int reserved = 0;
     int published_blocks = 0;
+    int pledge = 0;                  // frames that a private lease may hold
     std::optional<BlockId> tip;      // the published block before the first private one, pinned
     std::vector<GroupTable> tables;  // [groups]
   };
@@ -325,6 +338,9 @@ class KvCache {
   void ForEachFrame(const Lease& lease, base::FunctionRef<void(FrameId)> visit) const;
   bool NeedsCopyOnWrite(const LeaseState& state, int group) const;
   int FramesToExtend(const LeaseState& state, Extent extent) const;
+  int FramesHeld(const LeaseState& state) const;
+  int frames_pledged() const;
+  int FramesPledgedTo(const LeaseState& state) const;
   void Grow(LeaseState& state, Extent extent);
 
   // kv_tail.cc
@@ -365,6 +381,7 @@ class KvCache {
   std::vector<LeaseState> leases_;  // [max_leases]
   std::vector<int> free_slots_;
   int leases_held_ = 0;
+  std::vector<int> private_slots_;           // of held private leases
   mutable std::vector<int> counts_scratch_;  // [frames], all zero between calls
   std::vector<PendingCopy> copies_;
   KvStats counters_;

@@ -111,7 +111,7 @@ class RandomOperations {
       case 8:
         return Below(3) == 0 ? Extend(some, 1 + Below(20)) : ExecuteCopies();
       default:
-        return Rarely(some);
+        return Rarely();
     }
   }
 
@@ -234,18 +234,10 @@ class RandomOperations {
     twin_.CopiesDone();
   }
 
-  void Rarely(int i) {
-    switch (Below(40)) {
-      case 0:
-        cache_.DropCached();
-        return twin_.DropCached();
-      case 1:
-        cache_.StopPublishing(held_[i].lease);
-        held_[i].twin.publishes = false;
-        return;
-      default:
-        return;
-    }
+  void Rarely() {
+    if (Below(40) > 0) return;
+    cache_.DropCached();
+    twin_.DropCached();
   }
 
   void CheckCounts() {

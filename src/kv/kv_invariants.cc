@@ -16,7 +16,9 @@ void KvCache::CheckLease(const LeaseState& state, std::vector<int>& references,
   }
   if (state.publishes) {
     QUIRE_CHECK(state.tip.has_value());
+    QUIRE_CHECK_EQ(state.pledge, 0);
   }
+  if (state.pledge > 0) QUIRE_CHECK_LE(FramesHeld(state), state.pledge);
   // A hit that ends inside a block has committed tokens only once its copy was planned.
   const int full_blocks = SealedBlocks(state.committed);
   QUIRE_CHECK_LE(state.published_blocks, full_blocks);
@@ -117,6 +119,7 @@ void KvCache::CheckInvariants() const {
     CheckLease(state, references, block_pins);
   }
   QUIRE_CHECK_EQ(held, leases_held_);
+  QUIRE_CHECK_GE(frames_available(), 0);
   QUIRE_CHECK_EQ(held + static_cast<int>(free_slots_.size()), options_.max_leases);
   for (const PendingCopy& copy : copies_) {
     ++pins[copy.from.value];

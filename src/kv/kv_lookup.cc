@@ -218,6 +218,13 @@ int KvCache::LongestReservation(const PrefixMatch& match, int length) const {
                  [&](int tokens) { return FramesToReserve(match, tokens) <= frames_available(); });
 }
 
+// Beyond what is kept free for a private lease.
+int KvCache::FramesToExtend(const Lease& lease, int length, int unverified) const {
+  const LeaseState& state = At(lease);
+  const int frames = FramesToExtend(state, {.length = length, .certain = length - unverified});
+  return std::max(0, frames - FramesPledgedTo(state));
+}
+
 int KvCache::FramesForSequence(const KvCacheOptions& options, int length, int step_tokens) {
   int frames = 0;
   for (const LayerGroup& group : options.groups) {
@@ -240,6 +247,7 @@ int KvCache::FramesToFinish(const PrefixMatch& match, int length, int step_token
 }
 
 int KvCache::FramesToFinish(const Lease& lease, int length, int step_tokens) const {
+  if (is_private(lease)) return 0;
   int frames = 0;
   for (int g = 0; g < groups(); ++g) {
     const LayerGroup& group = options_.groups[g];
