@@ -33,7 +33,39 @@ class FakeFrames {
   // should.
   void Compute(const Lease& lease, std::span<const TokenId> tokens, const CacheKey& key, int first,
                int count) {
-    const std::vector<uint64_t> prefixes = Prefixes(tokens.first(first + count), key);
+    ComputeSlots(lease, Prefixes(tokens.first(first + count), key), first, count);
+  }
+
+  // The same where slot i holds the token at positions[i]: a step writes slots [first, first +
+  // count).
+  void ComputeKept(const Lease& lease, std::span<const TokenId> tokens, const CacheKey& key,
+                   std::span<const int> positions, int first, int count) {
+    const std::vector<uint64_t> prefixes = Prefixes(tokens, key);
+    std::vector<uint64_t> kept;
+    for (int position : positions) kept.push_back(prefixes[position]);
+    ComputeSlots(lease, kept, first, count);
+  }
+
+  // Slot kept[i] of `from`, a sequence's whole lease, goes to slot i of `to`, which may be the
+  // same.
+  void Move(const Lease& from, const Lease& to, std::span<const int> kept) {
+    const auto count = static_cast<int>(kept.size());
+    if (options_.residual_tokens > 0) QUIRE_CHECK_EQ(count % options_.residual_tokens, 0);
+    for (int g = 0; g < static_cast<int>(options_.groups.size()); ++g) {
+      if (Sinks(g)) continue;
+      std::vector<uint64_t> values;
+      for (int slot : kept) values.push_back(SealedValue(from, g, slot));
+      for (int i = 0; i < count; ++i) {
+        BodySlot(to, g, i) = values[i];
+        if (i < options_.block_tokens && SinksOf(g)) BodySlot(to, *SinksOf(g), i) = values[i];
+      }
+    }
+  }
+
+ private:
+  // prefixes[i]: what slot i holds or will hold.
+  void ComputeSlots(const Lease& lease, const std::vector<uint64_t>& prefixes, int first,
+                    int count) {
     for (int g = 0; g < static_cast<int>(options_.groups.size()); ++g) {
       if (Sinks(g)) continue;
       staging_.clear();
@@ -43,6 +75,15 @@ class FakeFrames {
     }
   }
 
+  // What a slot holds as it is once sealed.
+  uint64_t SealedValue(const Lease& lease, int group, int slot) {
+    if (options_.residual_tokens == 0) return BodySlot(lease, group, slot);
+    const std::span<const FrameId> tail = Tail(lease, group, slot / options_.block_tokens);
+    if (tail.empty()) return BodySlot(lease, group, slot);
+    return Sealed(Slot(tail.front(), slot % options_.block_tokens));
+  }
+
+ public:
   // What the next query would see of the committed tokens is what was computed from `tokens`.
   void CheckCommitted(const Lease& lease, std::span<const TokenId> tokens, const CacheKey& key) {
     const std::vector<uint64_t> prefixes = Prefixes(tokens.first(lease.committed()), key);

@@ -45,6 +45,19 @@ Scheduler::Candidate Scheduler::CandidateOf(const Sequence& sequence) const {
           .sequence = sequence.id};
 }
 
+// Queries that score tokens must be computed, not found: for heavy hitters all of them.
+int Scheduler::TokensToLookUp(const Sequence& sequence) {
+  const int tokens = static_cast<int>(sequence.tokens.size());
+  switch (sequence.eviction->policy) {
+    case kv::EvictionPolicy::kH2o:
+      return 1;
+    case kv::EvictionPolicy::kSnapKv:
+      return std::clamp(sequence.prompt_tokens - sequence.eviction->observed + 1, 1, tokens);
+    default:
+      return tokens;
+  }
+}
+
 kv::PrefixMatch Scheduler::MatchOf(const Sequence& sequence) const {
   const Request& request = RequestOf(sequence).request;
   std::span<const TokenId> tokens = sequence.tokens;
@@ -52,6 +65,9 @@ kv::PrefixMatch Scheduler::MatchOf(const Sequence& sequence) const {
       sequence.prompt_logits_done < sequence.prompt_tokens - 1) {
     // Rows whose logits are still owed must be computed, not found.
     tokens = tokens.first(sequence.prompt_logits_done + 1);
+  }
+  if (sequence.eviction) {
+    tokens = tokens.first(std::min<size_t>(tokens.size(), TokensToLookUp(sequence)));
   }
   return cache_.Match(tokens, KeyOf(request));
 }
@@ -92,6 +108,7 @@ int Scheduler::GrowthExpected() const {
   double frames = 0.0;
   for (SequenceId id : running_) {
     const Sequence& running = sequence(id);
+    if (cache_.is_private(running.lease)) continue;  // its growth is pledged to it
     const double produced = running.output_tokens();
     const double most = MaxTokensOf(RequestOf(running).request) - produced;
     const double more =
@@ -136,6 +153,7 @@ bool Scheduler::AwaitsPrefix(Sequence& sequence) {
   if (cache_.options().prefix_caching == kv::PrefixCaching::kOff) return false;
   if (request.overtaken >= options_.max_overtakes || request.admitted_before) return false;
   if (request.request.sampling.prompt_logprobs) return false;
+  if (request.request.eviction.policy == kv::EvictionPolicy::kH2o) return false;
   if (request.prefix_from) {
     const auto& from = sequences_[request.prefix_from->value];
     if (from && from->state == SequenceState::kRunning &&
@@ -177,6 +195,9 @@ int Scheduler::FramesPromised() const {
     if (!other.lease.held()) continue;
     frames += cache_.FramesToFinish(other.lease, static_cast<int>(other.tokens.size()),
                                     options_.max_num_batched_tokens);
+    if (!other.survivors.held()) {
+      frames += FramesForSurvivors(other, static_cast<int>(other.tokens.size()));
+    }
   }
   return frames;
 }
@@ -186,7 +207,8 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
     kv::PrefixMatch match = MatchOf(sequence);
     const int length = static_cast<int>(sequence.tokens.size());
     const int needed = cache_.FramesToFinish(match, length, options_.max_num_batched_tokens) +
-                       FramesPromised() + std::max(headroom_, GrowthExpected());
+                       FramesForSurvivors(sequence, length) + FramesPromised() +
+                       std::max(headroom_, GrowthExpected());
     if (running_.empty() || needed <= cache_.frames_available()) {
       if (std::optional<kv::Lease> lease = ReserveFirstChunk(sequence, match)) {
         sequence.lease = *std::move(lease);
@@ -206,7 +228,12 @@ std::optional<kv::Lease> Scheduler::ReserveFirstChunk(const Sequence& sequence,
   for (;;) {
     const int uncomputed = static_cast<int>(sequence.tokens.size()) - match.tokens;
     const int wanted = match.tokens + std::min(uncomputed, prefill_budget_);
-    const int length = cache_.LongestReservation(match, wanted);
+    int length = cache_.LongestReservation(match, wanted);
+    const int survivors = FramesForSurvivors(sequence, length);
+    if (survivors > 0 &&
+        cache_.FramesToReserve(match, length) + survivors > cache_.frames_available()) {
+      length = cache_.LongestReservation(match, length - 1);
+    }
     if (length > match.tokens) return cache_.Reserve(match, length);
     if (!match.partial_source) return std::nullopt;
     match = cache_.FullBlocksOnly(match);
@@ -242,7 +269,8 @@ void Scheduler::Admitted(Sequence& sequence, const kv::PrefixMatch& match) {
   const int tokens = sequence.lease.reserved() - sequence.lease.committed();
   if (sequence.uncomputed() > 1) prefilling_.push_back(sequence.id);
   // Room for the whole answer now: no later step allocates for it.
-  sequence.tokens.reserve(sequence.prompt_tokens + MaxTokensOf(request.request));
+  sequence.tokens.reserve(sequence.prompt_tokens +
+                          std::min(MaxTokensOf(request.request), options_.max_model_len));
   prefill_budget_ -= tokens;
   AddRun(sequence, tokens);
   if (first) CountOvertakes(request);

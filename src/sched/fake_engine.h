@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,12 +59,12 @@ class FakeEngine {
       const Sequence& sequence = scheduler_.sequence(run.sequence);
       const Request& request = scheduler_.request(sequence.request).request;
       QUIRE_CHECK_EQ(run.first_position, sequence.computed());
-      frames_.Compute(sequence.lease, sequence.tokens, {request.cache_salt, request.adapter},
-                      run.first_position, run.tokens);
+      Compute(sequence, {request.cache_salt, request.adapter}, run);
     }
     Sample(plan);
     meanwhile();
     scheduler_.Commit(outputs_);
+    Evict();
     CollectFinished();
     return true;
   }
@@ -81,6 +82,43 @@ class FakeEngine {
     uint64_t hash = base::Mix64(index);
     for (TokenId token : tokens) hash = base::Mix64(hash ^ token);
     return hash;
+  }
+
+  void Compute(const Sequence& sequence, const kv::CacheKey& key, const ScheduledSequence& run) {
+    if (sequence.evicted == 0) {
+      return frames_.Compute(sequence.lease, sequence.tokens, key, run.first_position, run.tokens);
+    }
+    std::vector<int>& positions = positions_.at(sequence.id);
+    const auto first = static_cast<int>(positions.size());
+    QUIRE_CHECK_EQ(first, sequence.lease.committed());
+    for (int i = 0; i < run.tokens; ++i) positions.push_back(run.first_position + i);
+    frames_.ComputeKept(sequence.lease, sequence.tokens, key, positions, first, run.tokens);
+  }
+
+  // Which tokens stay is a matter of the tokens and the index alone.
+  void Evict() {
+    for (const PendingEviction& eviction : scheduler_.evictions()) {
+      const Sequence& sequence = scheduler_.sequence(eviction.sequence);
+      std::vector<int>& positions = positions_[eviction.sequence];
+      if (sequence.evicted == 0) {
+        positions.resize(eviction.slots);
+        std::iota(positions.begin(), positions.end(), 0);
+      }
+      QUIRE_CHECK_EQ(static_cast<int>(positions.size()), eviction.slots);
+      std::vector<float> scores;
+      for (const int position : positions) {
+        const auto seen = std::span<const TokenId>(sequence.tokens).first(position + 1);
+        scores.push_back(static_cast<float>(Hash(seen, sequence.index) % 1000));
+      }
+      std::vector<int> kept(eviction.kept);
+      std::vector<int> scratch;
+      kv::SelectKept(*sequence.eviction, {scores, positions}, kept, scratch);
+      const bool in_place = !sequence.survivors.held();
+      frames_.Move(sequence.lease, in_place ? sequence.lease : sequence.survivors, kept);
+      for (int i = 0; i < eviction.kept; ++i) positions[i] = positions[kept[i]];
+      positions.resize(eviction.kept);
+    }
+    scheduler_.EvictionsDone();
   }
 
   void Sample(const StepPlan& plan) {
@@ -141,6 +179,7 @@ class FakeEngine {
   kv::FakeFrames frames_;
   int vocabulary_;
   std::map<std::string, FakeResult> results_;
+  std::map<SequenceId, std::vector<int>> positions_;  // of what is left, by slot
   std::vector<SequenceId> sitting_out_;
   std::vector<SequenceOutput> outputs_;
   std::vector<TokenId> drawn_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "kv/eviction.h"
 
 namespace quire::sched {
 
@@ -85,7 +86,8 @@ struct Request {
   std::optional<BeamSearchParams> beam_search;
   int priority = 0;  // lower runs first, as in vLLM
   std::string cache_salt;
-  int adapter = 0;  // requests for different adapters share no KV
+  int adapter = 0;               // requests for different adapters share no KV
+  kv::EvictionOptions eviction;  // which tokens keep their KV where not all may
 
   int sequences() const { return best_of.value_or(n); }
 };

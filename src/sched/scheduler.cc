@@ -10,13 +10,14 @@ namespace quire::sched {
 namespace {
 
 kv::KvCacheOptions CacheOptions(const SchedulerOptions& options, kv::KvCacheOptions cache) {
-  cache.max_leases = options.max_num_seqs;
+  cache.max_leases = 2 * options.max_num_seqs;  // what a sequence keeps is moved to another lease
   cache.max_lease_tokens = options.max_model_len;
   return cache;
 }
 
 constexpr size_t kMaxSaltBytes = 1024;
 constexpr double kOutputsRemembered = 64.0;
+constexpr int kPositionsMax = 1 << 30;
 
 }  // namespace
 
@@ -64,6 +65,10 @@ Scheduler::Scheduler(SchedulerOptions options, kv::KvCacheOptions cache_options)
 }
 
 int Scheduler::MaxTokensOf(const Request& request) const {
+  // The only policy whose distances do not grow with the text.
+  if (request.eviction.policy == kv::EvictionPolicy::kStreaming) {
+    return std::min(request.sampling.max_tokens, kPositionsMax);
+  }
   return std::min(request.sampling.max_tokens,
                   options_.max_model_len - static_cast<int>(request.prompt.size()));
 }
@@ -122,7 +127,7 @@ Status Scheduler::CheckRequest(const Request& request) const {
     return MakeError(ErrorKind::kUsage, "cache_salt has {} bytes; at most {} are allowed",
                      request.cache_salt.size(), kMaxSaltBytes);
   }
-  return Ok{};
+  return CheckEviction(request);
 }
 
 SequenceId Scheduler::NewSequence(const RequestState& request, int index) {
@@ -139,6 +144,7 @@ SequenceId Scheduler::NewSequence(const RequestState& request, int index) {
   sequence->prompt_tokens = static_cast<int>(request.request.prompt.size());
   sequence->state = index == 0 ? SequenceState::kWaiting : SequenceState::kUnforked;
   if (index == 0) sequence->tokens = request.request.prompt;
+  if (request.request.eviction.evicts()) sequence->eviction = RuleOf(request.request);
   sequences_[id.value] = std::move(sequence);
   return id;
 }
@@ -231,6 +237,7 @@ void Scheduler::EndSequence(Sequence& sequence, FinishReason reason) {
   }
   sequence.state = SequenceState::kFinished;
   sequence.lease = kv::Lease();
+  sequence.survivors = kv::Lease();
   std::erase(running_, sequence.id);
   std::erase(waiting_, sequence.id);
   EndRequestIfDone(RequestOf(sequence));

@@ -5,6 +5,7 @@
 //     const StepPlan& plan = scheduler.Schedule();
 //     ... execute plan.copies, forward pass, sampling ...
 //     scheduler.Commit(outputs);             // one output for every sequence of plan.samplers
+//     ... move what scheduler.evictions() keep; scheduler.EvictionsDone() ...
 //     ... text; scheduler.Finish(sequence, FinishReason::kStop) where a stop string matched ...
 //
 // Who ends a sequence: the scheduler for token ids (end of text, stop_token_ids, after min_tokens)
@@ -18,6 +19,10 @@
 //    its whole prompt fits the memory that is neither promised to running prefills nor left to
 //    running answers to grow into. If the first in that order does not fit, nobody passes it.
 //  - A request whose uncached prefix is being computed by a running one waits for it.
+//  - A sequence that evicts (Request::eviction) keeps its whole prompt until that is computed, then
+//    the rule's budget. Room for what it keeps is taken before the step that ends in its first
+//    eviction; from then on its memory is its own and bounded, and nobody preempts it: what it
+//    forgot cannot be computed again.
 //  - Memory runs out: the running sequence of lowest priority, newest first, whose release frees
 //    frames is preempted; it computes its tokens again later. Nobody is preempted for a sequence of
 //    lower rank: that one stalls for the step.
@@ -55,6 +60,7 @@ struct SchedulerOptions {
   int max_waiting = 1 << 16;  // requests; more are refused
   int max_overtakes = 64;     // the fairness bound
   std::vector<TokenId> eos_ids;
+  int sink_tokens = 0;  // first tokens of a sequence that the cache keeps in frames of their own
 };
 
 // Plain counters since the start, and the present queue lengths.
@@ -75,9 +81,11 @@ struct SchedulerStats {
   int64_t prompt_tokens_queried = 0;  // prompt tokens looked up at first admission
   int64_t prompt_tokens_hit = 0;      // of these, found in the cache
   int64_t preemptions = 0;
-  int64_t stalls = 0;        // a running sequence found no frame and nobody to preempt
-  int64_t prefix_waits = 0;  // requests that waited for another to compute a shared prefix
-  int overtakes_max = 0;     // most later equals admitted before a request so far
+  int64_t stalls = 0;          // a running sequence found no frame and nobody to preempt
+  int64_t prefix_waits = 0;    // requests that waited for another to compute a shared prefix
+  int64_t evictions = 0;       // of one sequence at the end of one step
+  int64_t evicted_tokens = 0;  // slots given up by them
+  int overtakes_max = 0;       // most later equals admitted before a request so far
 };
 
 // A request with its sequences; readable until the Schedule() after it has finished.
@@ -140,6 +148,11 @@ class Scheduler {
   // sequence(id).finish_reason says who ended.
   void Commit(std::span<const SequenceOutput> outputs);
 
+  // What Commit left to be moved; EvictionsDone must follow before anything else is called, where
+  // it is not empty.
+  std::span<const PendingEviction> evictions() const { return evictions_; }
+  void EvictionsDone();
+
   const StepPlan& plan() const { return plan_; }
   bool idle() const;  // no request waits or runs
 
@@ -183,6 +196,14 @@ class Scheduler {
   int SeatsOf(const Sequence& sequence) const;
   bool RanksBefore(SequenceId a, SequenceId b) const;
 
+  // scheduler_evict.cc
+  Status CheckEviction(const Request& request) const;
+  kv::EvictionRule RuleOf(const Request& request) const;
+  bool Evicts(const Sequence& sequence, int computed) const;
+  int FramesForSurvivors(const Sequence& sequence, int computed) const;
+  void ReserveSurvivors(const ScheduledSequence& run);
+  void PlanEvictions();
+
   // scheduler.cc
   Status CheckRequest(const Request& request) const;
   SequenceId NewSequence(const RequestState& request, int index);
@@ -195,7 +216,8 @@ class Scheduler {
   // scheduler_plan.cc
   void PlanRunning(std::span<const SequenceId> sitting_out);
   void PlanRun(Sequence& sequence);
-  bool MakeRoom(const Sequence& sequence, int length);
+  bool MakeRoom(const Sequence& sequence, int tokens);
+  int MostTokens(const Sequence& sequence, int wanted) const;
   bool PreemptFor(const Sequence& sequence);
   void Preempt(size_t place);
   std::span<const kv::Lease* const> LeasesBehind(size_t place);
@@ -209,6 +231,7 @@ class Scheduler {
   void RefreshCachedTokens();
   Candidate CandidateOf(const Sequence& sequence) const;
   bool AwaitsPrefix(Sequence& sequence);
+  static int TokensToLookUp(const Sequence& sequence);
   kv::PrefixMatch MatchOf(const Sequence& sequence) const;
   bool TryAdmit(Sequence& sequence);
   std::optional<kv::Lease> ReserveFirstChunk(const Sequence& sequence, kv::PrefixMatch& match);
@@ -254,6 +277,7 @@ class Scheduler {
   std::vector<Candidate> order_;
   size_t planning_place_ = 0;  // in running_, while running sequences are planned
   std::vector<SequenceId> ended_in_step_;
+  std::vector<PendingEviction> evictions_;
   std::vector<const kv::Lease*> leases_scratch_;
   std::vector<BeamSearch::Beam> beams_scratch_;
   size_t refresh_next_ = 0;

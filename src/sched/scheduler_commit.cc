@@ -21,6 +21,7 @@ void Scheduler::Commit(std::span<const SequenceOutput> outputs) {
     if (request.beams) AdvanceBeams(request);
   }
   ReleaseEnded();
+  PlanEvictions();
 }
 
 void Scheduler::CommitRuns() {
@@ -28,7 +29,11 @@ void Scheduler::CommitRuns() {
     Sequence& sequence = At(run.sequence);
     const int computed = run.first_position + run.tokens;
     const std::span<const TokenId> tokens = sequence.tokens;
-    cache_.Commit(sequence.lease, tokens.first(computed));
+    if (cache_.is_private(sequence.lease)) {
+      cache_.CommitPrivate(sequence.lease, computed - sequence.evicted);
+    } else {
+      cache_.Commit(sequence.lease, tokens.first(computed));
+    }
     sequence.tokens_computed_max = std::max(sequence.tokens_computed_max, computed);
     sequence.prompt_logits_done =
         std::max(sequence.prompt_logits_done, std::min(computed, sequence.prompt_tokens));

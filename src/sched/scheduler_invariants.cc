@@ -30,7 +30,14 @@ void Scheduler::CheckInvariants() const {
                      s.state == SequenceState::kFinished && !in_step_);
       waiting += s.state == SequenceState::kWaiting;
       running += s.state == SequenceState::kRunning;
-      leases += s.lease.held();
+      leases += s.lease.held() + s.survivors.held();
+      if (s.survivors.held()) QUIRE_CHECK(in_step_ || !evictions_.empty());
+      if (s.evicted > 0 && s.lease.held()) {
+        QUIRE_CHECK(cache_.is_private(s.lease));
+        if (!in_step_ && evictions_.empty()) {
+          QUIRE_CHECK_LT(s.lease.committed(), s.eviction->slots_max());
+        }
+      }
       if (s.lease.held()) QUIRE_CHECK_LE(s.computed(), static_cast<int>(s.tokens.size()));
     }
     QUIRE_CHECK_EQ(request->finished, all_finished);

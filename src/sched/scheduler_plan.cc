@@ -8,6 +8,7 @@ namespace quire::sched {
 
 const StepPlan& Scheduler::Schedule(std::span<const SequenceId> sitting_out) {
   QUIRE_CHECK(!in_step_);  // the plan before must be committed first
+  QUIRE_CHECK(evictions_.empty());
   DropFinished();
   plan_.sequences.clear();
   plan_.samplers.clear();
@@ -60,10 +61,7 @@ void Scheduler::PlanRun(Sequence& sequence) {
   if (!decodes) prefilling_.push_back(sequence.id);
   const int wanted = decodes ? 1 : std::min(uncomputed, prefill_budget_);
   if (wanted == 0) return;
-  const int tokens = MakeRoom(sequence, sequence.computed() + wanted)
-                         ? wanted
-                         : cache_.LongestExtension(sequence.lease, sequence.computed() + wanted) -
-                               sequence.computed();
+  const int tokens = MakeRoom(sequence, wanted) ? wanted : MostTokens(sequence, wanted);
   if (tokens == 0) {
     // It keeps what it has: preempting it would only cost the work done.
     ++counters_.stalls;
@@ -71,17 +69,26 @@ void Scheduler::PlanRun(Sequence& sequence) {
     if (decodes) ++prefill_budget_;
     return;
   }
-  QUIRE_CHECK(cache_.Extend(sequence.lease, sequence.computed() + tokens));
+  QUIRE_CHECK(cache_.Extend(sequence.lease, sequence.lease.committed() + tokens));
   if (!decodes) prefill_budget_ -= tokens;
   AddRun(sequence, tokens);
 }
 
-// Whether `length` tokens fit, after preempting sequences of lower rank where that helps.
-bool Scheduler::MakeRoom(const Sequence& sequence, int length) {
-  while (cache_.FramesToExtend(sequence.lease, length) > cache_.frames_available()) {
+// Whether so many more tokens fit, after preempting sequences of lower rank where that helps.
+bool Scheduler::MakeRoom(const Sequence& sequence, int tokens) {
+  const int survivors = FramesForSurvivors(sequence, sequence.computed() + tokens);
+  const int length = sequence.lease.committed() + tokens;
+  while (cache_.FramesToExtend(sequence.lease, length) + survivors > cache_.frames_available()) {
     if (!PreemptFor(sequence)) return false;
   }
   return true;
+}
+
+// How many of `wanted` more tokens fit where not all do.
+int Scheduler::MostTokens(const Sequence& sequence, int wanted) const {
+  const int held = sequence.lease.committed();
+  const bool evicts = FramesForSurvivors(sequence, sequence.computed() + wanted) > 0;
+  return cache_.LongestExtension(sequence.lease, held + wanted - evicts) - held;
 }
 
 // Preempts the last running sequence of lower rank whose release frees a frame, or spares this one
@@ -90,6 +97,7 @@ bool Scheduler::MakeRoom(const Sequence& sequence, int length) {
 bool Scheduler::PreemptFor(const Sequence& sequence) {
   for (size_t i = running_.size() - 1; i > planning_place_; --i) {
     const kv::Lease& victim = At(running_[i]).lease;
+    if (cache_.is_private(victim)) continue;
     if (cache_.FramesFreedByRelease(victim) > 0 || cache_.SharesTail(sequence.lease, victim)) {
       Preempt(i);
       return true;
@@ -97,7 +105,9 @@ bool Scheduler::PreemptFor(const Sequence& sequence) {
   }
   if (cache_.FreesTogether(LeasesBehind(planning_place_))) {
     const int available = cache_.frames_available();
-    while (cache_.frames_available() == available) Preempt(running_.size() - 1);
+    for (size_t i = running_.size() - 1; cache_.frames_available() == available; --i) {
+      if (!cache_.is_private(At(running_[i]).lease)) Preempt(i);
+    }
     return true;
   }
   for (size_t i = planning_place_; i-- > 0;) {
@@ -111,7 +121,8 @@ bool Scheduler::PreemptFor(const Sequence& sequence) {
 std::span<const kv::Lease* const> Scheduler::LeasesBehind(size_t place) {
   leases_scratch_.clear();
   for (size_t i = place + 1; i < running_.size(); ++i) {
-    leases_scratch_.push_back(&At(running_[i]).lease);
+    const kv::Lease& lease = At(running_[i]).lease;
+    if (!cache_.is_private(lease)) leases_scratch_.push_back(&lease);
   }
   return leases_scratch_;
 }
@@ -132,7 +143,9 @@ void Scheduler::Preempt(size_t place) {
 
 void Scheduler::PreemptAll() {
   QUIRE_CHECK(!in_step_);
-  while (!running_.empty()) Preempt(running_.size() - 1);
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (!cache_.is_private(At(running_[i]).lease)) Preempt(i);
+  }
 }
 
 void Scheduler::AddRun(Sequence& sequence, int tokens) {
@@ -152,6 +165,7 @@ void Scheduler::AddRun(Sequence& sequence, int tokens) {
     }
   }
   run.samplers_end = static_cast<int>(plan_.samplers.size());
+  if (run.samples()) ReserveSurvivors(run);
   if (request.request.sampling.prompt_logprobs &&
       sequence.prompt_logits_done < sequence.prompt_tokens - 1) {
     const int begin = std::max(0, sequence.prompt_logits_done - run.first_position);

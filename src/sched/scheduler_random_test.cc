@@ -64,6 +64,8 @@ class RandomLoad {
     CheckResults();
   }
 
+  int64_t evictions() const { return engine_->scheduler().stats().evictions; }
+
  private:
   static constexpr int kVocabulary = 24;
 
@@ -117,10 +119,27 @@ class RandomLoad {
     request.priority = Below(4) == 0 ? Below(3) : 0;
     if (Below(4) == 0) request.cache_salt = "salt";
     request.adapter = Below(8) == 0;
+    if (Below(3) == 0 && !request.beam_search) AddEviction(request);
     Result<RequestId> id = engine_->scheduler().Submit(request);
+    if (!id.ok() && request.eviction.evicts()) {  // too little memory to move to, or a window
+      request.eviction = {};
+      id = engine_->scheduler().Submit(request);
+    }
     ASSERT_TRUE(id.ok()) << id.error().message;
     live_.push_back(*id);
     requests_.push_back(std::move(request));
+  }
+
+  void AddEviction(Request& request) {
+    request.eviction.policy = kv::kEvictionPolicies[1 + Below(4)];
+    request.eviction.sinks = Below(4);
+    request.eviction.observed = 1 + Below(8);
+    if (Below(2) == 0) {
+      request.eviction.budget_tokens = 8 + Below(20);
+    } else {
+      request.eviction.budget_ratio = 0.1 * (1 + Below(10));
+    }
+    if (Below(2) == 0) request.eviction.recent = 1 + Below(4);
   }
 
   // Cancels a request or ends a sequence now and then.
@@ -163,7 +182,8 @@ class RandomLoad {
     std::vector<TokenId> tokens = request.prompt;
     std::vector<TokenId> output;
     while (static_cast<int>(output.size()) < request.sampling.max_tokens &&
-           static_cast<int>(tokens.size()) < options_.max_model_len) {
+           (request.eviction.policy == kv::EvictionPolicy::kStreaming ||
+            static_cast<int>(tokens.size()) < options_.max_model_len)) {
       tokens.push_back(engine_->NextToken(tokens, index));
       output.push_back(tokens.back());
       if (tokens.back() == 0 && !request.sampling.ignore_eos &&
@@ -225,12 +245,15 @@ class RandomLoad {
 TEST(SchedulerUnderRandomLoad, EveryRequestEndsAsIfItWereAlone) {
   const uint64_t seed = testing::TestSeed(20261129);
   const int64_t rounds = testing::TestRuns(2000);
+  int64_t evictions = 0;
   for (int64_t round = 0; round < rounds; ++round) {
     SCOPED_TRACE(round);
     RandomLoad load(base::Mix64(seed) + round);
     load.Run(20);
+    evictions += load.evictions();
     if (HasFatalFailure() || HasNonfatalFailure()) FAIL() << "in round " << round;
   }
+  EXPECT_GT(evictions, rounds);
 }
 
 }  // namespace

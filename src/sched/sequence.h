@@ -4,6 +4,8 @@
 //
 //     tokens  |<--- prompt_tokens --->|<-- output -->|
 //     KV      |<-- lease.committed() -->|  computed; the rest is still to compute
+//
+// Once tokens were evicted, the lease counts slots: `evicted` fewer than tokens computed.
 #pragma once
 
 #include <algorithm>
@@ -43,6 +45,10 @@ struct Sequence {
   SequenceState state = SequenceState::kWaiting;
   std::optional<FinishReason> finish_reason;
 
+  std::optional<kv::EvictionRule> eviction;
+  int evicted = 0;      // tokens whose KV is gone
+  kv::Lease survivors;  // during a step that ends in the first eviction: where the rest will go
+
   int cached_tokens = 0;  // prompt tokens found in the cache when first admitted
   int preemptions = 0;
   int tokens_computed_max = 0;  // most tokens ever computed: below it work is recomputation
@@ -51,7 +57,7 @@ struct Sequence {
   std::vector<TokenLogprob> candidates;
 
   bool awaits_siblings() const { return !candidates.empty(); }
-  int computed() const { return lease.held() ? lease.committed() : 0; }
+  int computed() const { return lease.held() ? evicted + lease.committed() : 0; }
   int uncomputed() const { return static_cast<int>(tokens.size()) - computed(); }
   int output_tokens() const { return std::max(0, static_cast<int>(tokens.size()) - prompt_tokens); }
   std::span<const TokenId> output() const {

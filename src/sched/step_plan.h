@@ -52,6 +52,16 @@ struct StepPlan {
   }
 };
 
+// A sequence that has more slots after a step than it may keep. Every layer and KV head gives up
+// all but `kept` of its `slots`; Scheduler::EvictionsDone says that they are moved.
+//   survivors held: they go there from the lease, whose blocks others may share
+//   else:           they go to the lease's first slots
+struct PendingEviction {
+  SequenceId sequence;
+  int slots = 0;
+  int kept = 0;
+};
+
 // A token and its log probability (natural logarithm).
 struct TokenLogprob {
   TokenId token = 0;
