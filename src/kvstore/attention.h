@@ -11,6 +11,8 @@
 // does not see may hold anything, NaN included.
 #pragma once
 
+#include <span>
+
 #include "base/thread_team.h"
 #include "kernels/kernel_table.h"
 #include "kvstore/attention_plan.h"
@@ -30,10 +32,14 @@ struct AttentionRows {
   MatrixView<const float> queries;  // [rows, q_heads * head_dim]
   MatrixView<float> out;            // [rows, q_heads * head_dim]
   AttentionParams params;
+  // [plan.requests()] what each request adds to: [kv_heads, slots], with room for every slot that
+  // the run's rows see (attention_scores.h).
+  std::span<const MatrixView<float>> scores = {};
 };
 
 // out = softmax(scale * q.k) v for every row of the plan's runs; rows of the batch that belong to
-// no run are left alone. The team may have at most plan.threads() threads.
+// no run are left alone. Rows that the plan's requests name add what they pay to `scores`. The team
+// may have at most plan.threads() threads.
 void Attention(const kernels::KernelTable& kernels, AttentionPlan& plan, const KvStore& store,
                const AttentionRows& rows, base::ThreadTeam& team);
 

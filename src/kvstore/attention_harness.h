@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "base/rng.h"
@@ -53,10 +54,12 @@ inline float Stored(kernels::KvCodec codec, float x) {
 
 class AttentionHarness {
  public:
-  // `rows` next positions of a sequence.
+  // `rows` next positions of a sequence, and the first of them whose attention is added to the
+  // sequence's scores.
   struct Piece {
     int sequence = 0;
     int rows = 0;
+    std::optional<int> first_scored = std::nullopt;
   };
 
   AttentionHarness(const AttentionShape& shape, const HarnessOptions& options)
@@ -75,6 +78,9 @@ class AttentionHarness {
     size_t values = static_cast<size_t>(options.max_positions) * q_size();
     outputs_.assign(options.sequences,
                     std::vector<std::vector<float>>(layers(), std::vector<float>(values)));
+    size_t sums = static_cast<size_t>(options.max_positions) * shape.kv_heads;
+    scores_.assign(options.sequences,
+                   std::vector<std::vector<float>>(layers(), std::vector<float>(sums)));
   }
 
   int layers() const { return static_cast<int>(shape_.windows.size()); }
@@ -104,6 +110,12 @@ class AttentionHarness {
     return outputs_[sequence][layer];
   }
 
+  // [kv_heads, max_positions]
+  std::vector<float>& Scores(int sequence, int layer) { return scores_[sequence][layer]; }
+  MatrixView<float> ScoreRows(int sequence, int layer) {
+    return {scores_[sequence][layer].data(), shape_.kv_heads, options_.max_positions};
+  }
+
   float Value(Stream stream, int sequence, int layer, int position, int column) const {
     uint64_t place = static_cast<uint64_t>(layer) << 48 | static_cast<uint64_t>(sequence) << 32 |
                      static_cast<uint64_t>(position);
@@ -117,8 +129,17 @@ class AttentionHarness {
   // One forward step of attention over all layers.
   void Step(const kernels::KernelTable& kernels, const std::vector<Piece>& pieces) {
     BuildRuns(pieces);
-    plan_.Build(runs_);
+    std::vector<ScoreRequest> requests;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (pieces[i].first_scored)
+        requests.push_back({static_cast<int>(i), *pieces[i].first_scored});
+    }
+    plan_.Build(runs_, requests);
     for (int layer = 0; layer < layers(); ++layer) {
+      std::vector<MatrixView<float>> scores;
+      for (const ScoreRequest& request : requests) {
+        scores.push_back(ScoreRows(pieces[request.run].sequence, layer));
+      }
       FillRows(pieces, layer);
       WriteKv(kernels, plan_, store_,
               {layer, {k_.data(), rows_, kv_size()}, {v_.data(), rows_, kv_size()}}, team_);
@@ -126,17 +147,19 @@ class AttentionHarness {
                 {layer,
                  {q_.data(), rows_, q_size()},
                  {out_.data(), rows_, q_size()},
-                 {shape_.scale(), shape_.softcap}},
+                 {shape_.scale(), shape_.softcap},
+                 scores},
                 team_);
       TakeOutputs(pieces, layer);
     }
     for (const Piece& piece : pieces) lengths_[piece.sequence] += piece.rows;
   }
 
-  // Cuts `total` positions of a sequence into steps of `chunk`.
-  void Prefill(const kernels::KernelTable& kernels, int sequence, int total, int chunk) {
+  // Cuts `total` positions of a sequence into steps of `chunk`; all rows may be scored.
+  void Prefill(const kernels::KernelTable& kernels, int sequence, int total, int chunk,
+               std::optional<int> first_scored = std::nullopt) {
     for (int done = 0; done < total; done += chunk) {
-      Step(kernels, {{sequence, std::min(chunk, total - done)}});
+      Step(kernels, {{sequence, std::min(chunk, total - done), first_scored}});
     }
   }
 
@@ -300,6 +323,7 @@ class AttentionHarness {
   std::vector<std::vector<int>> tail_blocks_;              // [pieces]
   std::vector<std::vector<FrameId>> tail_frames_;          // [pieces * groups]
   std::vector<std::vector<std::vector<float>>> outputs_;  // [sequences, layers, positions * q_size]
+  std::vector<std::vector<std::vector<float>>> scores_;   // [.., .., kv_heads * max_positions]
   std::vector<std::vector<BlockTable>> block_tables_;     // [pieces, groups]
   std::vector<SequenceRun> runs_;
   std::vector<float> q_, k_, v_, out_;

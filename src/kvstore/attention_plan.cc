@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <tuple>
 
 #include "kernels/attention_kernels.h"
@@ -18,6 +19,9 @@ constexpr int kLoadCost = 8;
 // (span, row) results of split units: 131,072 positions of 32 q heads take half of them. Memory is
 // touched only as far as it is used; a plan that needs more splits less.
 constexpr int kMaxPartials = 1 << 17;
+// (span, row) weights that are kept: 32 MiB, touched as they are used. 64 sequences of 4,096 slots
+// and 32 q heads; what does not fit is scored by a second pass over keys.
+constexpr int kMaxKept = 1 << 15;
 
 size_t AlignUp(size_t floats) {
   return (floats + 15) / 16 * 16;
@@ -44,6 +48,9 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
   QUIRE_CHECK_GE(limits.max_rows, limits.max_sequences);
   QUIRE_CHECK_EQ(limits.q_heads % layout.kv_heads(), 0);
   runs_.reserve(limits.max_sequences);
+  requests_.reserve(limits.max_sequences);
+  request_of_run_.reserve(limits.max_sequences);
+  again_.reserve(limits.max_sequences);
   const int open_blocks = layout.residual_tokens() / layout.block_size();
   writes_.reserve(limits.max_rows / layout.block_size() + (2 + open_blocks) * limits.max_sequences);
   staged_.reserve(limits.max_sequences);
@@ -58,7 +65,7 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
     auto found = std::find_if(lists_.begin(), lists_.end(), same);
     list_of_group_.push_back(static_cast<int>(found - lists_.begin()));
     if (found == lists_.end())
-      lists_.push_back({.window = group.window, .units = {}, .splits = {}});
+      lists_.push_back({.window = group.window, .units = {}, .splits = {}, .score_units = {}});
   }
   // Whole row blocks, and what splitting adds: a row block is split only if it costs more than a
   // 1/(threads * kUnitsPerThread) of all, into parts of about that cost.
@@ -70,6 +77,7 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
   for (UnitList& list : lists_) {
     list.units.reserve(row_blocks * layout.kv_heads() + split_units);
     list.splits.reserve(finished_.size());
+    list.score_units.reserve(limits.max_sequences * layout.kv_heads() + split_units);
   }
   size_t head_dim = layout.head_dim();
   const size_t query_sets = HasFullQueries(layout) ? 2 : 1;
@@ -78,6 +86,10 @@ AttentionPlan::AttentionPlan(const KvLayout& layout, const AttentionLimits& limi
   scratch_ = Buffer::AllocateOrThrow(scratch_floats_ * sizeof(float) * limits.threads);
   partial_values_ = Buffer::AllocateOrThrow(kMaxPartials * head_dim * sizeof(float));
   partial_sums_ = Buffer::AllocateOrThrow(2 * kMaxPartials * sizeof(float));
+  kept_weights_ = Buffer::AllocateOrThrow(kMaxKept * kSpan * sizeof(float));
+  kept_max_ = Buffer::AllocateOrThrow(kMaxKept * sizeof(float));
+  row_totals_ = Buffer::AllocateOrThrow(static_cast<size_t>(limits.max_rows) * limits.q_heads *
+                                        sizeof(RowTotal));
 }
 
 AttentionPlan::Scratch AttentionPlan::scratch(int thread) {
@@ -101,6 +113,12 @@ AttentionPlan::RowState AttentionPlan::partial(int index) {
   float* values = reinterpret_cast<float*>(partial_values_.data());
   return {sums + index, sums + kMaxPartials + index,
           values + static_cast<size_t>(index) * layout_.head_dim()};
+}
+
+AttentionPlan::KeptSpan AttentionPlan::kept(const UnitList& list, const Unit& unit, int span) {
+  const int index = *unit.first_kept + (span - SpansOf(list, unit).first) * unit.rows;
+  return {reinterpret_cast<float*>(kept_weights_.data()) + static_cast<size_t>(index) * kSpan,
+          reinterpret_cast<float*>(kept_max_.data()) + index};
 }
 
 bool AttentionPlan::FinishUnit(int split, int units) {
@@ -171,9 +189,18 @@ AttentionPlan::FullPlace AttentionPlan::full_place(int run, int block, int layer
   return {std::nullopt, keys, keys + layout_.full_key_bytes()};
 }
 
-void AttentionPlan::Build(std::span<const SequenceRun> runs) {
+void AttentionPlan::Build(std::span<const SequenceRun> runs,
+                          std::span<const ScoreRequest> requests) {
   QUIRE_CHECK_LE(static_cast<int>(runs.size()), limits_.max_sequences);
   runs_.assign(runs.begin(), runs.end());
+  requests_.assign(requests.begin(), requests.end());
+  request_of_run_.assign(runs.size(), std::nullopt);
+  for (int i = 0; i < static_cast<int>(requests_.size()); ++i) {
+    const ScoreRequest& request = requests_[i];
+    QUIRE_CHECK(request.first_row >= 0 && request.first_row < runs_[request.run].rows);
+    QUIRE_CHECK(!request_of_run_[request.run].has_value());
+    request_of_run_[request.run] = i;
+  }
   writes_.clear();
   staged_.clear();
   int rows = 0;
@@ -191,27 +218,31 @@ void AttentionPlan::Build(std::span<const SequenceRun> runs) {
   for (UnitList& list : lists_) BuildList(list);
 }
 
+AttentionPlan::RowBlock AttentionPlan::RowBlockAt(int run_index, int first, int window) const {
+  const SequenceRun& run = runs_[run_index];
+  int end = std::min(run.rows * group_size(), first + kRowBlock);
+  if (layout_.has_tail()) {
+    const int residual = layout_.residual_tokens();
+    const int group = (run.first_position + first / group_size()) / residual;
+    end = std::min(end, ((group + 1) * residual - run.first_position) * group_size());
+  }
+  RowBlock block{.run = run_index, .first = first, .rows = end - first};
+  const int begin = VisibleRange(run.first_position + first / group_size(), window).begin;
+  const int last = run.first_position + (end - 1) / group_size();
+  block.first_span = begin / kSpan;
+  block.last_span = last / kSpan;
+  block.cost = static_cast<int64_t>(last + 1 - begin) * (block.rows + kLoadCost);
+  return block;
+}
+
 template <typename Visit>
 void AttentionPlan::ForEachRowBlock(int window, Visit visit) const {
   for (int i = 0; i < static_cast<int>(runs_.size()); ++i) {
-    const SequenceRun& run = runs_[i];
-    int rows = run.rows * group_size();
-    int next = 0;
-    for (int first = 0; first < rows; first = next) {
-      next = std::min(rows, first + kRowBlock);
-      if (layout_.has_tail()) {
-        const int residual = layout_.residual_tokens();
-        const int group = (run.first_position + first / group_size()) / residual;
-        const int rows_of_group = ((group + 1) * residual - run.first_position) * group_size();
-        next = std::min(next, rows_of_group);
-      }
-      RowBlock block{.run = i, .first = first, .rows = next - first};
-      int begin = VisibleRange(run.first_position + first / group_size(), window).begin;
-      int last = run.first_position + (first + block.rows - 1) / group_size();
-      block.first_span = begin / kSpan;
-      block.last_span = last / kSpan;
-      block.cost = static_cast<int64_t>(last + 1 - begin) * (block.rows + kLoadCost);
+    const int rows = runs_[i].rows * group_size();
+    for (int first = 0; first < rows;) {
+      const RowBlock block = RowBlockAt(i, first, window);
       visit(block);
+      first += block.rows;
     }
   }
 }
@@ -220,6 +251,8 @@ void AttentionPlan::BuildList(UnitList& list) {
   list.units.clear();
   list.splits.clear();
   partials_used_ = 0;
+  kept_used_ = 0;
+  again_.clear();
   int64_t cost = 0;
   ForEachRowBlock(list.window, [&](const RowBlock& block) { cost += block.cost; });
   int64_t wanted = limits_.threads == 1
@@ -227,9 +260,16 @@ void AttentionPlan::BuildList(UnitList& list) {
                        : cost * layout_.kv_heads() / (limits_.threads * kUnitsPerThread);
   wanted = std::max<int64_t>(wanted, 1);
   ForEachRowBlock(list.window, [&](const RowBlock& block) {
-    int spans = block.last_span - block.first_span + 1;
-    AddUnits(list, block, std::min(spans, CeilDiv(block.cost, wanted)));
+    const int spans = block.last_span - block.first_span + 1;
+    Cut cut{.parts = std::min(spans, CeilDiv(block.cost, wanted)), .first_kept = std::nullopt};
+    const std::optional<int> request = request_of_run_[block.run];
+    if (request && block.first == 0) {
+      cut.first_kept = TryReserveKept(block);
+      if (!cut.first_kept) again_.push_back(*request);
+    }
+    AddUnits(list, block, cut);
   });
+  AddScoreUnits(list);
   // Dearest first levels the load; within a power of two the order stays, since neighbours share
   // keys and values that are still in cache.
   auto key = [](const Unit& unit) {
@@ -239,14 +279,64 @@ void AttentionPlan::BuildList(UnitList& list) {
             [&](const Unit& a, const Unit& b) { return key(a) < key(b); });
 }
 
+// Weights of all spans, rows and KV heads of a run; nullopt: its rows do not fit one row block, so
+// that nobody could add them up in order, or memory is used up.
+std::optional<int> AttentionPlan::TryReserveKept(const RowBlock& block) {
+  if (block.rows != runs_[block.run].rows * group_size()) return std::nullopt;
+  const int64_t wanted = static_cast<int64_t>(block.last_span - block.first_span + 1) * block.rows *
+                         layout_.kv_heads();
+  if (wanted > kMaxKept - kept_used_) return std::nullopt;
+  return std::exchange(kept_used_, kept_used_ + static_cast<int>(wanted));
+}
+
+// Spans of a request are cut where the cost of those before reaches that of a unit. Later spans are
+// seen by fewer rows.
+void AttentionPlan::AddScoreUnits(UnitList& list) {
+  list.score_units.clear();
+  const auto rows_cost = [&](const ScoreRequest& request, int span) -> int64_t {
+    const SequenceRun& run = runs_[request.run];
+    const int first = std::max(run.first_position + request.first_row, span * kSpan);
+    return (run.first_position + run.rows - first) * group_size() + kLoadCost;
+  };
+  const auto spans = [&](const ScoreRequest& request) {
+    const SequenceRun& run = runs_[request.run];
+    const int first = run.first_position + request.first_row;
+    return std::pair(VisibleRange(first, list.window).begin / kSpan,
+                     (run.first_position + run.rows - 1) / kSpan);
+  };
+  int64_t cost = 0;
+  for (const int i : again_) {
+    const auto [first, last] = spans(requests_[i]);
+    for (int span = first; span <= last; ++span) cost += rows_cost(requests_[i], span);
+  }
+  const int wanted_units = limits_.threads == 1 ? 1 : limits_.threads * kUnitsPerThread;
+  const int64_t wanted = std::max<int64_t>(cost * layout_.kv_heads() / wanted_units, 1);
+  for (const int i : again_) {
+    const auto [first, last] = spans(requests_[i]);
+    for (int head = 0; head < layout_.kv_heads(); ++head) {
+      ScoreUnit unit{.request = i, .kv_head = head, .first_span = first, .last_span = 0, .cost = 0};
+      for (int span = first; span <= last; ++span) {
+        unit.cost += rows_cost(requests_[i], span);
+        if (unit.cost < wanted && span < last) continue;
+        unit.last_span = span;
+        list.score_units.push_back(unit);
+        unit.first_span = span + 1;
+        unit.cost = 0;
+      }
+    }
+  }
+  std::ranges::sort(list.score_units, std::greater(), &ScoreUnit::cost);
+}
+
 std::optional<int> AttentionPlan::TryReservePartials(const RowBlock& block) {
   int wanted = (block.last_span - block.first_span + 1) * block.rows;
   if (wanted > kMaxPartials - partials_used_) return std::nullopt;
   return std::exchange(partials_used_, partials_used_ + wanted);
 }
 
-void AttentionPlan::AddUnits(UnitList& list, const RowBlock& block, int parts) {
-  int spans = block.last_span - block.first_span + 1;
+void AttentionPlan::AddUnits(UnitList& list, const RowBlock& block, const Cut& cut) {
+  const int spans = block.last_span - block.first_span + 1;
+  const int parts = cut.parts;
   for (int head = 0; head < layout_.kv_heads(); ++head) {
     Unit unit{.run = block.run,
               .kv_head = head,
@@ -255,8 +345,10 @@ void AttentionPlan::AddUnits(UnitList& list, const RowBlock& block, int parts) {
               .first_span = block.first_span,
               .last_span = block.last_span,
               .split = std::nullopt,
+              .first_kept = std::nullopt,
               .cost = block.cost,
               .order = static_cast<int>(list.units.size())};
+    if (cut.first_kept) unit.first_kept = *cut.first_kept + head * spans * block.rows;
     std::optional<int> partial;
     if (parts > 1 && list.splits.size() < finished_.size()) partial = TryReservePartials(block);
     if (!partial) {

@@ -17,6 +17,7 @@
 #include <atomic>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -45,6 +46,13 @@ struct SequenceRun {
   int rows = 0;
   int first_position = 0;
   std::span<const BlockTable> tables;  // [layout.table_count()]
+};
+
+// Asks for the attention that rows [first_row, rows) of a run pay to each slot
+// (attention_scores.h).
+struct ScoreRequest {
+  int run = 0;
+  int first_row = 0;  // of the run's rows
 };
 
 // The largest step that a plan can hold.
@@ -78,6 +86,9 @@ class AttentionPlan {
     int first_span = 0;
     int last_span = 0;         // inclusive
     std::optional<int> split;  // an index into splits; nullopt: the unit sees all spans of its rows
+    // Weights of (span, row) are kept at: first_kept + (span - first of its rows' spans) * rows +
+    // row. Nullopt: they are not kept.
+    std::optional<int> first_kept;
     int64_t cost = 0;
     int order = 0;
   };
@@ -91,10 +102,20 @@ class AttentionPlan {
         0;  // partial of (span, row): first_partial + (span - first_span) * rows + row
   };
 
+  // Work of the second pass: one KV head of a request, spans [first_span, last_span].
+  struct ScoreUnit {
+    int request = 0;
+    int kv_head = 0;
+    int first_span = 0;
+    int last_span = 0;  // inclusive
+    int64_t cost = 0;
+  };
+
   struct UnitList {
     int window = 0;
     std::vector<Unit> units;  // dearest first
     std::vector<Split> splits;
+    std::vector<ScoreUnit> score_units;  // of requests whose weights are not kept; dearest first
   };
 
   // What a step writes of one block: new rows of a run, and, where the step completes the block's
@@ -123,6 +144,28 @@ class AttentionPlan {
     float* out = nullptr;  // [rows, head_dim]
   };
 
+  // A row's softmax over all that it sees: the largest score, the sum of weights relative to it.
+  struct RowTotal {
+    float max = 0.0f;
+    float sum = 0.0f;
+  };
+
+  // Kept weights of one span, and its largest scores.
+  struct KeptSpan {
+    float* weights = nullptr;  // [rows, kSpan]
+    float* max = nullptr;      // [rows]
+  };
+
+  // A run's rows for one KV head that are processed together, and the spans they see.
+  struct RowBlock {
+    int run = 0;
+    int first = 0;
+    int rows = 0;
+    int first_span = 0;
+    int last_span = 0;
+    int64_t cost = 0;
+  };
+
   // One thread's memory.
   struct Scratch {
     std::byte* queries = nullptr;       // [kRowBlock, kernels::PreparedQueryBytes(head_dim)]
@@ -135,8 +178,9 @@ class AttentionPlan {
   AttentionPlan(const KvLayout& layout, const AttentionLimits& limits);
 
   // Plans a step. The runs must keep to the limits, and every table must cover the blocks from the
-  // first one that the run's first query sees to the one that holds its last query.
-  void Build(std::span<const SequenceRun> runs);
+  // first one that the run's first query sees to the one that holds its last query. At most one
+  // request per run.
+  void Build(std::span<const SequenceRun> runs, std::span<const ScoreRequest> requests = {});
 
   const KvLayout& layout() const { return layout_; }
   int q_heads() const { return limits_.q_heads; }
@@ -154,20 +198,30 @@ class AttentionPlan {
   Scratch scratch(int thread);
   RowState partial(int index);
 
+  std::span<const ScoreRequest> requests() const { return requests_; }
+  // The request for a run's scores, as an index.
+  std::optional<int> request_of(int run) const { return request_of_run_[run]; }
+  // Written by the first pass for rows that the second one scores.
+  RowTotal& row_total(int64_t row, int q_head) {
+    return reinterpret_cast<RowTotal*>(row_totals_.data())[row * limits_.q_heads + q_head];
+  }
+  // Of a unit that keeps its weights.
+  KeptSpan kept(const UnitList& list, const Unit& unit, int span);
+  // All spans that a unit's rows see, those of the other units of its split included.
+  static std::pair<int, int> SpansOf(const UnitList& list, const Unit& unit) {
+    if (!unit.split) return {unit.first_span, unit.last_span};
+    return {list.splits[*unit.split].first_span, list.splits[*unit.split].last_span};
+  }
+
+  // The row block that begins at row `first` of a run, where layers see `window` tokens: at most
+  // kRowBlock rows, all of one residual group.
+  RowBlock RowBlockAt(int run, int first, int window) const;
+
   // Counts a finished unit of a split; true for the last one, which then merges. The counter is
   // ready for the next layer afterwards.
   bool FinishUnit(int split, int units);
 
  private:
-  // A run's rows for one KV head that are processed together, and the spans they see.
-  struct RowBlock {
-    int run = 0;
-    int first = 0;
-    int rows = 0;
-    int first_span = 0;
-    int last_span = 0;
-    int64_t cost = 0;
-  };
   template <typename Visit>
   void ForEachRowBlock(int window, Visit visit) const;
   void CheckRun(const SequenceRun& run) const;
@@ -175,12 +229,20 @@ class AttentionPlan {
   int FirstNewBlock(const SequenceRun& run) const;
   int SealedEnd(const SequenceRun& run) const;
   void BuildList(UnitList& list);
-  void AddUnits(UnitList& list, const RowBlock& block, int parts);
+  struct Cut {
+    int parts = 1;
+    std::optional<int> first_kept;  // of the first KV head
+  };
+  void AddUnits(UnitList& list, const RowBlock& block, const Cut& cut);
   std::optional<int> TryReservePartials(const RowBlock& block);
+  std::optional<int> TryReserveKept(const RowBlock& block);
+  void AddScoreUnits(UnitList& list);
 
   KvLayout layout_;
   AttentionLimits limits_;
   std::vector<SequenceRun> runs_;
+  std::vector<ScoreRequest> requests_;
+  std::vector<std::optional<int>> request_of_run_;  // [runs]
   std::vector<WriteItem> writes_;
   std::vector<int> staged_;  // [runs] staging slot of the run's first new block
   int staging_slots_ = 0;
@@ -191,8 +253,13 @@ class AttentionPlan {
   std::vector<std::atomic<int>> finished_;  // [most splits of a list]
   size_t scratch_floats_ = 0;               // per thread
   Buffer scratch_;
-  Buffer partial_values_;  // [kMaxPartials, head_dim]
-  Buffer partial_sums_;    // [2, kMaxPartials] max and sum
+  Buffer partial_values_;   // [kMaxPartials, head_dim]
+  Buffer partial_sums_;     // [2, kMaxPartials] max and sum
+  int kept_used_ = 0;       // while building a list
+  std::vector<int> again_;  // requests of the second pass, likewise
+  Buffer kept_weights_;     // [kMaxKept, kSpan]
+  Buffer kept_max_;         // [kMaxKept]
+  Buffer row_totals_;       // [max_rows, q_heads]
 };
 
 }  // namespace quire::kvstore

@@ -128,6 +128,14 @@ struct ReferenceRow {
   std::vector<double> tolerance;  // [head_dim]
 };
 
+// What a row weighs the tokens with that it sees, and how far f32 arithmetic on plain codecs may
+// stray from that, relatively.
+struct ReferenceWeights {
+  PositionRange seen;
+  std::vector<double> weights;  // [seen]
+  double tolerance = 0;
+};
+
 // With eps = 2^-24: a score is off by at most (head_dim + 3) eps sum|q k| scale (plus 4 eps cap), a
 // weight relative to the others by twice that and a few eps of exp, a sum of n products by n eps.
 class Reference {
@@ -139,19 +147,18 @@ class Reference {
         keys_(harness, sequence, layer, kv_head, StoredPlane::Kind::kKeys),
         values_(harness, sequence, layer, kv_head, StoredPlane::Kind::kValues) {}
 
-  ReferenceRow Row(int position, int q_head) const {
-    constexpr double kEps = 0x1p-24;
+  ReferenceWeights Weights(int position, int q_head) const {
     const AttentionShape& shape = harness_.shape();
     const int d = shape.head_dim;
-    const PositionRange seen = VisibleRange(position, shape.windows[layer_]);
-    std::vector<double> q(d), scores;
+    ReferenceWeights row{VisibleRange(position, shape.windows[layer_]), {}, 0};
+    std::vector<double> q(d);
     for (int c = 0; c < d; ++c) {
       q[c] = harness_.Value(Stream::kQuery, sequence_, layer_, position, q_head * d + c);
     }
     if (keys_.rotates()) q = Rotated(q);
     double score_error = 0;
     double max = -INFINITY;
-    for (int p = seen.begin; p < seen.end; ++p) {
+    for (int p = row.seen.begin; p < row.seen.end; ++p) {
       double score = 0, magnitude = 0;
       for (int c = 0; c < d; ++c) {
         const double product = q[c] * keys_.At(position, p, c) * shape.scale();
@@ -160,15 +167,23 @@ class Reference {
       }
       score_error = std::max(score_error, (d + 3) * kEps * magnitude);
       if (shape.softcap != 0) score = shape.softcap * std::tanh(score / shape.softcap);
-      scores.push_back(score);
+      row.weights.push_back(score);
       max = std::max(max, score);
     }
     if (shape.softcap != 0) score_error += 4 * kEps * shape.softcap;
     double sum = 0;
-    for (double& score : scores) sum += score = std::exp(score - max);
+    for (double& weight : row.weights) sum += weight = std::exp(weight - max);
+    for (double& weight : row.weights) weight /= sum;
+    row.tolerance = 2 * score_error + (2.0 * static_cast<double>(row.weights.size()) + 16) * kEps;
+    return row;
+  }
+
+  ReferenceRow Row(int position, int q_head) const {
+    const int d = harness_.shape().head_dim;
+    const ReferenceWeights weights = Weights(position, q_head);
     ReferenceRow row{std::vector<double>(d, 0.0), std::vector<double>(d, 0.0)};
-    for (int p = seen.begin; p < seen.end; ++p) {
-      const double weight = scores[p - seen.begin] / sum;
+    for (int p = weights.seen.begin; p < weights.seen.end; ++p) {
+      const double weight = weights.weights[p - weights.seen.begin];
       for (int c = 0; c < d; ++c) {
         const double v = values_.At(position, p, c);
         row.out[c] += weight * v;
@@ -176,13 +191,13 @@ class Reference {
       }
     }
     if (values_.rotates()) row.out = Rotated(row.out);
-    const double relative =
-        2 * score_error + (2.0 * static_cast<double>(scores.size()) + 16) * kEps;
-    for (double& tolerance : row.tolerance) tolerance = tolerance * relative + 1e-30;
+    for (double& tolerance : row.tolerance) tolerance = tolerance * weights.tolerance + 1e-30;
     return row;
   }
 
  private:
+  static constexpr double kEps = 0x1p-24;
+
   const AttentionHarness& harness_;
   int sequence_;
   int layer_;

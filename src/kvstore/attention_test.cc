@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/attention_math.h"
-#include "kvstore/attention_harness.h"
+#include "kvstore/attention_cases.h"
 #include "kvstore/attention_reference.h"
-#include "testing/sanitized.h"
 
 namespace quire::kvstore {
 namespace {
@@ -16,25 +15,15 @@ using kernels::Isa;
 using kernels::KvCodec;
 using testing::AttentionHarness;
 using testing::AttentionShape;
+using testing::Dice;
+using testing::FastTable;
+using testing::FuzzRounds;
 using testing::HarnessOptions;
-using testing::Stream;
+using testing::HasQuantized;
+using testing::RandomShape;
+using testing::RunMixed;
 using testing::TableFor;
-
-std::vector<Isa> TestedIsas() {
-  std::vector<Isa> isas;
-  for (const kernels::KernelTable& table : kernels::AvailableKernels()) isas.push_back(table.isa);
-  return isas;
-}
-
-kernels::KernelTable FastTable() {
-  return TableFor(TestedIsas().back());
-}
-
-// Plain loops and sanitizers are slow: fewer rounds of the same.
-int FuzzRounds() {
-  constexpr int kRounds = quire::testing::kSanitized ? 6 : 40;
-  return TestedIsas().size() == 1 ? 2 : kRounds;
-}
+using testing::TestedIsas;
 
 // Queries and weights of quantized codecs are integers of 16 bits.
 constexpr double kQuantizedError = 2e-3;
@@ -143,53 +132,6 @@ TEST(Attention, WindowsAndSoftcapMatchDoublePrecision) {
   }
 }
 
-// The fuzz tests' random choices.
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : rng_(seed, 0, 0) {}
-  int Between(int low, int high) {
-    return low + static_cast<int>(rng_.NextBelow(static_cast<uint64_t>(high - low + 1)));
-  }
-  template <typename T>
-  T OneOf(std::initializer_list<T> choices) {
-    return choices.begin()[rng_.NextBelow(choices.size())];
-  }
-
- private:
-  base::CounterRng rng_;
-};
-
-KvFormat RandomFormat(Dice& dice, int layers) {
-  auto codec = [&] { return kernels::kAllKvCodecs[dice.Between(0, kernels::kKvCodecCount - 1)]; };
-  for (;;) {
-    KvFormat format{codec(), codec(), dice.OneOf({16, 32, 64})};
-    if (dice.Between(0, 2) == 0) format.layers = {{0, {codec(), codec()}}};
-    if (dice.Between(0, 1) == 0) format.residual_tokens = dice.OneOf({16, 32, 100});
-    if (dice.Between(0, 1) == 0) format.sink_tokens = dice.OneOf({0, 1, 16});
-    if (ValidateFormat(format, layers).ok()) return format;
-  }
-}
-
-bool HasQuantized(const KvLayout& layout) {
-  for (int layer = 0; layer < layout.layers(); ++layer) {
-    const KvCodecs codecs = layout.codecs(layer);
-    if (IsQuantized(codecs.keys) || IsQuantized(codecs.values)) return true;
-  }
-  return false;
-}
-
-AttentionShape RandomShape(Dice& dice) {
-  AttentionShape shape;
-  shape.kv_heads = dice.Between(1, 3);
-  shape.q_heads = shape.kv_heads * dice.Between(1, 8);
-  shape.head_dim = dice.OneOf({8, 16, 20, 32, 64, 80});
-  shape.windows = {dice.OneOf({0, 0, 1, 20, 70, 256, 300})};
-  if (dice.Between(0, 1) == 1) shape.windows.push_back(0);
-  shape.format = RandomFormat(dice, static_cast<int>(shape.windows.size()));
-  if (dice.Between(0, 3) == 0) shape.softcap = 20.0f;
-  return shape;
-}
-
 // Every sequence alone, whole, on one thread.
 std::unique_ptr<AttentionHarness> Undisturbed(const AttentionShape& shape,
                                               const std::vector<int>& lengths, uint64_t seed) {
@@ -213,24 +155,6 @@ void ExpectSameBits(const AttentionHarness& a, const AttentionHarness& b) {
       ASSERT_EQ(std::memcmp(a.Outputs(s, layer).data(), b.Outputs(s, layer).data(), bytes), 0)
           << "sequence " << s << " layer " << layer;
     }
-  }
-}
-
-// Steps that mix chunks of all sequences until each has its length. How many units were split.
-int RunMixed(AttentionHarness& harness, const std::vector<int>& lengths,
-             const kernels::KernelTable& kernels, Dice& dice) {
-  for (int splits = 0;;) {
-    std::vector<AttentionHarness::Piece> pieces;
-    for (int i = 0; i < harness.sequences(); ++i) {
-      int left = lengths[i] - harness.length(i);
-      if (left == 0 || dice.Between(0, 4) == 0) continue;
-      pieces.push_back({i, std::min(left, dice.OneOf({1, 1, 7, 64, 131}))});
-    }
-    if (!pieces.empty()) harness.Step(kernels, pieces);
-    splits += static_cast<int>(harness.plan().units(0).splits.size());
-    bool done = true;
-    for (int i = 0; i < harness.sequences(); ++i) done = done && harness.length(i) == lengths[i];
-    if (done) return splits;
   }
 }
 
