@@ -221,10 +221,10 @@ Result<std::vector<sched::Request>> BatchJob::ParseLine(const std::string& text,
   if (line.api.stream) {
     return Error{ErrorKind::kUsage, "answers of a batch cannot be streamed", "stream"};
   }
-  return server::BuildRequests(
-      line.api, model,
-      {.max_model_len = engine.max_model_len(),
-       .seed = base::CounterRng(engine.seed(), line_number_, 0).NextU64()});
+  return server::BuildRequests(line.api, model,
+                               {.max_model_len = engine.max_model_len(),
+                                .seed = base::CounterRng(engine.seed(), line_number_, 0).NextU64(),
+                                .eviction = engine.eviction()});
 }
 
 // Lets go of what is still computed for the line.

@@ -24,6 +24,7 @@ void EngineFlags::DeclareServing(base::FlagSet& flags) {
       .Metavar("SIZE");
   flags.Add("enable-prefix-caching", &enable_prefix_caching_,
             "Keep computed prefixes for later requests that share them.");
+  eviction_.Declare(flags);
   flags.Group("Batching");
   flags
       .Add("max-model-len", &max_model_len_,
@@ -44,6 +45,7 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   options.max_num_batched_tokens = max_num_batched_tokens_;
   QUIRE_ASSIGN_OR_RETURN(options.kv_format, kv_format());
   if (kv_cache_memory_) options.kv_cache_memory = static_cast<size_t>(kv_cache_memory_->bytes);
+  QUIRE_ASSIGN_OR_RETURN(options.eviction, eviction_.Options());
   options.enable_prefix_caching = enable_prefix_caching_;
   options.threads = threads_;
   options.seed = seed_;

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "base/thread_team.h"
 #include "cli/default_model.h"
+#include "cli/eviction_flags.h"
 #include "cli/kv_format_flags.h"
 #include "cli/terminal.h"
 #include "engine/engine.h"
@@ -55,6 +56,7 @@ class EngineFlags {
   ModelFlag model_;
   int threads_ = 0;
   KvFormatFlags kv_format_;
+  EvictionFlags eviction_;
   std::optional<base::ByteSize> kv_cache_memory_;
   std::optional<int> max_model_len_;
   int max_num_seqs_ = 64;

@@ -112,10 +112,11 @@ class RunCommand : public Command {
   Result<Answer> Generate(server::ApiRequest api, std::string_view lead,
                           const CommandContext& context) {
     engine::Engine& engine = *running_.engine;
-    QUIRE_ASSIGN_OR_RETURN(
-        std::vector<sched::Request> requests,
-        server::BuildRequests(api, *running_.model,
-                              {.max_model_len = engine.max_model_len(), .seed = engine.seed()}));
+    QUIRE_ASSIGN_OR_RETURN(std::vector<sched::Request> requests,
+                           server::BuildRequests(api, *running_.model,
+                                                 {.max_model_len = engine.max_model_len(),
+                                                  .seed = engine.seed(),
+                                                  .eviction = engine.eviction()}));
     Answer answer;
     engine::CompletionBuilder builder(requests.front());
     base::Stopwatch watch;

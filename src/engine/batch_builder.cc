@@ -36,7 +36,9 @@ model::Batch BatchBuilder::Build(const sched::StepPlan& plan, const sched::Sched
     for (int table = 0; table < tables_per_run_; ++table) {
       tables_.push_back(kvstore::TableOf(sequence.lease, table));
     }
-    runs_.push_back({first_row, scheduled.tokens, scheduled.first_position, {}});
+    // Attention counts what the lease holds; only RoPE knows positions.
+    const int first_slot = scheduled.first_position - sequence.evicted;
+    runs_.push_back({first_row, scheduled.tokens, first_slot, {}});
   }
   // Only now: tables_ has stopped growing.
   for (size_t run = 0; run < runs_.size(); ++run) {

@@ -39,7 +39,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
   QUIRE_ASSIGN_OR_RETURN(const ControlPlane control,
                          ControlPlaneFor(options, model.config(), layout, store.frames_total()));
   return std::make_unique<Engine>(Parts{model, team, std::move(store), control.scheduler,
-                                        control.cache, options.seed, options.mask_budget_s});
+                                        control.cache, options.seed, options.eviction,
+                                        options.mask_budget_s});
 }
 
 Engine::Engine(Parts parts)
@@ -48,8 +49,10 @@ Engine::Engine(Parts parts)
       store_(std::move(parts.store)),
       scheduler_(parts.scheduler, parts.cache),
       seed_(parts.seed),
+      default_eviction_(parts.eviction),
       transformer_({model_.config(), model_.weights(), kernels::DefaultKernels(), team_},
                    store_.layout(), LimitsOf(parts.scheduler)),
+      eviction_(kernels::DefaultKernels(), store_, team_),
       builder_(LimitsOf(parts.scheduler), store_.layout().table_count()),
       samplers_(team_.size(),
                 Sampler(*kernels::DefaultKernels().vector, model_.config().vocab_size)),
@@ -97,12 +100,16 @@ bool Engine::Step(const UpdateSink& sink) {
   const sched::StepPlan& plan = Plan();
   if (plan.empty()) return false;
   CopyFrames(plan.copies);
-  const model::Batch batch = builder_.Build(plan, scheduler_);
+  model::Batch batch = builder_.Build(plan, scheduler_);
+  eviction_.Plan(plan, scheduler_);
+  batch.score_requests = eviction_.requests();
+  batch.scores = eviction_.scores();
   stats_.schedule_s += watch.Lap();
   transformer_.Forward(batch, store_);
   stats_.forward_s += watch.Lap();
   Sample(plan, watch);
   scheduler_.Commit(outputs_);
+  eviction_.Evict(scheduler_);
   if constexpr (QUIRE_DEAR_CHECKS) scheduler_.CheckInvariants();
   Emit(sink);
   stats_.emit_s += watch.Lap();
@@ -117,6 +124,7 @@ void Engine::ForgetFinished() {
     stop_strings_[id.value].reset();
     for (const SequenceId sequence : scheduler_.request(id).sequences) {
       if (static_cast<size_t>(sequence.value) < records_.size()) records_[sequence.value].reset();
+      eviction_.Forget(sequence);
     }
   }
 }
@@ -311,7 +319,7 @@ void Engine::EmitScored(const sched::RequestState& request, const UpdateSink& si
     update.request = request.id;
     update.index = index;
     update.finish = sched::FinishReason::kLength;
-    update.usage = {first.prompt_tokens, first.cached_tokens, 0};
+    update.usage = {first.prompt_tokens, first.cached_tokens, 0, {}};
     sink(update);
   }
 }
@@ -358,7 +366,11 @@ void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdat
   }
   record.text.Finish(update);
   update.finish = finish;
-  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, sequence.output_tokens()};
+  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, sequence.output_tokens(), {}};
+  if (sequence.eviction) {
+    // The last token's own was never computed.
+    update.usage.kv_tokens_kept = static_cast<int>(sequence.tokens.size()) - 1 - sequence.evicted;
+  }
 }
 
 void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const {
@@ -380,8 +392,8 @@ void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sin
     update.tokens = hypotheses[index].tokens;
     update.text = model_.tokenizer().Decode(update.tokens, decode);
     update.finish = hypotheses[index].reason;
-    update.usage = {first.prompt_tokens, first.cached_tokens,
-                    static_cast<int>(update.tokens.size())};
+    update.usage = {
+        first.prompt_tokens, first.cached_tokens, static_cast<int>(update.tokens.size()), {}};
     sink(update);
   }
 }

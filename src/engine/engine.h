@@ -16,6 +16,7 @@
 #include "base/thread_team.h"
 #include "engine/batch_builder.h"
 #include "engine/engine_options.h"
+#include "engine/kv_eviction.h"
 #include "engine/model_loader.h"
 #include "engine/output.h"
 #include "engine/sampler.h"
@@ -57,6 +58,7 @@ class Engine {
     sched::SchedulerOptions scheduler;
     kv::KvCacheOptions cache;
     uint64_t seed = 0;
+    kv::EvictionOptions eviction = {};
     double mask_budget_s = 0;
   };
   explicit Engine(Parts parts);
@@ -87,7 +89,9 @@ class Engine {
   const LoadedModel& model() const { return model_; }
   const sched::Scheduler& scheduler() const { return scheduler_; }
   const kvstore::KvStore& store() const { return store_; }
+  const KvEviction& eviction_state() const { return eviction_; }
   uint64_t seed() const { return seed_; }  // for requests that bring none
+  const kv::EvictionOptions& eviction() const { return default_eviction_; }  // likewise
   int max_model_len() const { return scheduler_.options().max_model_len; }
   size_t scratch_bytes() const { return transformer_.scratch_bytes(); }
   const EngineStats& stats() const { return stats_; }
@@ -134,7 +138,9 @@ class Engine {
   kvstore::KvStore store_;
   sched::Scheduler scheduler_;
   uint64_t seed_ = 0;
+  kv::EvictionOptions default_eviction_;
   model::Transformer transformer_;
+  KvEviction eviction_;
   BatchBuilder builder_;
   std::vector<Sampler> samplers_;                               // [threads]
   std::vector<std::unique_ptr<SequenceRecord>> records_;        // by SequenceId

@@ -53,7 +53,10 @@ Result<ControlPlane> ControlPlaneFor(const EngineOptions& options, const model::
   probe.max_lease_tokens = config.context_length;
   control.scheduler.max_model_len = options.max_model_len.value_or(
       kv::KvCache::MaxSequenceTokens(probe, options.max_num_batched_tokens));
+  control.scheduler.sink_tokens = layout.sink_tokens();
   QUIRE_RETURN_IF_ERROR(sched::Scheduler::Validate(control.scheduler, control.cache));
+  QUIRE_RETURN_IF_ERROR(
+      sched::Scheduler::ValidateEviction(options.eviction, control.scheduler, control.cache));
   return control;
 }
 

@@ -18,6 +18,7 @@ struct EngineOptions {
   kvstore::KvFormat kv_format;            // codec and block size
   std::optional<size_t> kv_cache_memory;  // bytes; absent: derived from the model and the machine
   bool enable_prefix_caching = true;
+  kv::EvictionOptions eviction;            // for requests that do not say
   int threads = 0;                         // 0: one per core
   uint64_t seed = 0;                       // for requests that bring none
   std::optional<int> max_queued_requests;  // more are refused; absent: the scheduler's own limit

@@ -30,7 +30,12 @@ struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the cache
   int completion_tokens = 0;
+  std::optional<int>
+      kv_tokens_kept;  // of an evicting sequence: tokens that had their KV at the end
 };
+
+// Adds what is known of another sequence.
+void AddTo(std::optional<int>& total, std::optional<int> more);
 
 // News of one sequence after a step. The pieces of text of all updates, concatenated, are the text;
 // tokens and logprobs stay aligned with the text they made, which may be held back for a step or

@@ -38,12 +38,14 @@ Transformer::Transformer(const TransformerParts& parts, const kvstore::KvLayout&
       plan_(layout, {.max_rows = limits.rows,
                      .max_sequences = limits.sequences,
                      .q_heads = parts.config.q_heads,
-                     .threads = parts.team.size()}) {}
+                     .threads = parts.team.size()}) {
+  layer_scores_.reserve(limits.sequences);
+}
 
 void Transformer::Forward(const Batch& batch, kvstore::KvStore& store) {
   rows_ = static_cast<int64_t>(batch.tokens.size());
   QUIRE_CHECK_LE(rows_, limits_.rows);
-  plan_.Build(batch.runs);
+  plan_.Build(batch.runs, batch.score_requests);
   PrepareAngles(batch.positions);
   Embed(batch.tokens);  // hidden: [rows, hidden_size]
 
@@ -53,7 +55,9 @@ void Transformer::Forward(const Batch& batch, kvstore::KvStore& store) {
     PlaceHeads(weights);
     WriteKv(kernels_, plan_, store, {layer, activations_.k(rows_), activations_.v(rows_)}, team_);
     Attention(kernels_, plan_, store,
-              {layer, activations_.q(rows_), activations_.attended(rows_), attention_}, team_);
+              {layer, activations_.q(rows_), activations_.attended(rows_), attention_,
+               ScoresOfLayer(batch, layer)},
+              team_);
     // Beyond the last attention a row matters only if its logits are wanted.
     if (layer == config_.layers - 1) KeepRows(batch.logit_rows);
     if (rows_ == 0) break;
@@ -65,6 +69,15 @@ void Transformer::Forward(const Batch& batch, kvstore::KvStore& store) {
 
   Norm(activations_.hidden(rows_), weights_.output_norm, activations_.normed(rows_));
   final_hidden_ = activations_.normed(rows_);
+}
+
+std::span<const MatrixView<float>> Transformer::ScoresOfLayer(const Batch& batch, int layer) {
+  layer_scores_.clear();
+  for (const MatrixView<float>& scores : batch.scores) {
+    layer_scores_.push_back(
+        scores.row_range(static_cast<int64_t>(layer) * config_.kv_heads, config_.kv_heads));
+  }
+  return layer_scores_;
 }
 
 MatrixView<const float> Transformer::Logits(int first, int count) {

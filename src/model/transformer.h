@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/thread_team.h"
@@ -27,6 +28,11 @@ struct Batch {
   std::span<const int> positions;              // [rows] position of each token in its sequence
   std::span<const kvstore::SequenceRun> runs;  // whose rows these are, and where their KV lies
   std::span<const int> logit_rows;             // rows whose logits are wanted, ascending
+
+  // Runs whose attention is wanted too, and what each adds to (kvstore/attention_scores.h):
+  // [layers * kv_heads, slots].
+  std::span<const kvstore::ScoreRequest> score_requests = {};
+  std::span<const MatrixView<float>> scores = {};
 };
 
 // What a Transformer borrows; all of it outlives the Transformer.
@@ -56,6 +62,7 @@ class Transformer {
   size_t scratch_bytes() const { return activations_.bytes(); }
 
  private:
+  std::span<const MatrixView<float>> ScoresOfLayer(const Batch& batch, int layer);
   void Embed(std::span<const TokenId> tokens);
   void PrepareAngles(std::span<const int> positions);
   void ProjectQkv(const LayerWeights& weights);
@@ -76,7 +83,8 @@ class Transformer {
   Rope rope_;
   Activations activations_;
   kvstore::AttentionPlan plan_;
-  int64_t rows_ = 0;  // rows the current layer works on
+  std::vector<MatrixView<float>> layer_scores_;  // [score requests]
+  int64_t rows_ = 0;                             // rows the current layer works on
   MatrixView<const float> final_hidden_;
 };
 

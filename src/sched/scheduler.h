@@ -117,6 +117,10 @@ class Scheduler {
   // max_model_len that the KV memory does not hold (cache_options.max_lease_tokens and max_leases
   // are set by the scheduler itself).
   static Status Validate(const SchedulerOptions& options, const kv::KvCacheOptions& cache_options);
+  // Whether sequences can give up tokens as `eviction` says; kUsage where they cannot.
+  static Status ValidateEviction(const kv::EvictionOptions& eviction,
+                                 const SchedulerOptions& options,
+                                 const kv::KvCacheOptions& cache_options);
   // Options must be valid.
   Scheduler(SchedulerOptions options, kv::KvCacheOptions cache_options);
 
@@ -152,6 +156,9 @@ class Scheduler {
   // it is not empty.
   std::span<const PendingEviction> evictions() const { return evictions_; }
   void EvictionsDone();
+
+  // Whether the sequence of a run of the plan has more slots than it may keep after it.
+  bool EndsInEviction(const ScheduledSequence& run) const;
 
   const StepPlan& plan() const { return plan_; }
   bool idle() const;  // no request waits or runs

@@ -7,35 +7,54 @@
 
 namespace quire::sched {
 
+namespace {
+
+kv::EvictionRule RuleFor(const kv::EvictionOptions& eviction, size_t prompt_tokens,
+                         const SchedulerOptions& options, const kv::KvCacheOptions& cache) {
+  return kv::RuleFor(eviction, static_cast<int>(prompt_tokens),
+                     {.residual_tokens = cache.residual_tokens, .sinks = options.sink_tokens});
+}
+
+Status CheckLength(const kv::EvictionRule& rule, int max_model_len) {
+  if (rule.slots_max() <= max_model_len) return Ok{};
+  return MakeError(ErrorKind::kUsage,
+                   "an eviction budget of {} tokens needs room for {}; {} tokens are available "
+                   "(max_model_len): lower the budget",
+                   rule.budget, rule.slots_max(), max_model_len);
+}
+
+}  // namespace
+
+Status Scheduler::ValidateEviction(const kv::EvictionOptions& eviction,
+                                   const SchedulerOptions& options,
+                                   const kv::KvCacheOptions& cache_options) {
+  if (!eviction.evicts()) return Ok{};
+  QUIRE_RETURN_IF_ERROR(kv::ValidateEviction(eviction));
+  if (std::ranges::any_of(cache_options.groups,
+                          [](const auto& group) { return group.window_tokens.has_value(); })) {
+    return MakeError(ErrorKind::kUsage,
+                     "this model's sliding windows give tokens up already; the eviction policy {} "
+                     "is for models without them: use none",
+                     kv::NameOf(eviction.policy));
+  }
+  if (eviction.budget_tokens == 0) return Ok{};
+  return CheckLength(RuleFor(eviction, 0, options, cache_options), options.max_model_len);
+}
+
 kv::EvictionRule Scheduler::RuleOf(const Request& request) const {
-  return kv::RuleFor(
-      request.eviction, static_cast<int>(request.prompt.size()),
-      {.residual_tokens = cache_.options().residual_tokens, .sinks = options_.sink_tokens});
+  return RuleFor(request.eviction, request.prompt.size(), options_, cache_.options());
 }
 
 Status Scheduler::CheckEviction(const Request& request) const {
   if (!request.eviction.evicts()) return Ok{};
-  QUIRE_RETURN_IF_ERROR(kv::ValidateEviction(request.eviction));
+  QUIRE_RETURN_IF_ERROR(ValidateEviction(request.eviction, options_, cache_.options()));
   if (request.beam_search) {
     return MakeError(ErrorKind::kUsage,
                      "beam search and the eviction policy {} do not go together; leave one out",
                      kv::NameOf(request.eviction.policy));
   }
-  const auto& groups = cache_.options().groups;
-  if (std::ranges::any_of(groups,
-                          [](const auto& group) { return group.window_tokens.has_value(); })) {
-    return MakeError(ErrorKind::kUsage,
-                     "this model's sliding windows give tokens up already; the eviction policy {} "
-                     "is for models without them: use none",
-                     kv::NameOf(request.eviction.policy));
-  }
   const kv::EvictionRule rule = RuleOf(request);
-  if (rule.slots_max() > options_.max_model_len) {
-    return MakeError(ErrorKind::kUsage,
-                     "an eviction budget of {} tokens needs room for {}; {} tokens are available "
-                     "(max_model_len): lower the budget",
-                     rule.budget, rule.slots_max(), options_.max_model_len);
-  }
+  QUIRE_RETURN_IF_ERROR(CheckLength(rule, options_.max_model_len));
   // What it keeps is moved while what it had is still held.
   const int before = std::max(static_cast<int>(request.prompt.size()), rule.slots_max());
   const int needed = kv::KvCache::FramesForSequence(cache_.options(), before, 1) +
@@ -58,6 +77,10 @@ bool Scheduler::Evicts(const Sequence& sequence, int computed) const {
   return grows ? sequence.eviction->EvictsGrown(slots) : sequence.eviction->EvictsPrompt(slots);
 }
 
+bool Scheduler::EndsInEviction(const ScheduledSequence& run) const {
+  return run.samples() && Evicts(sequence(run.sequence), run.first_position + run.tokens);
+}
+
 // Frames that a step up to `computed` tokens takes for what its sequence and those that fork from
 // it keep.
 int Scheduler::FramesForSurvivors(const Sequence& sequence, int computed) const {
@@ -68,7 +91,7 @@ int Scheduler::FramesForSurvivors(const Sequence& sequence, int computed) const 
 
 void Scheduler::ReserveSurvivors(const ScheduledSequence& run) {
   const Sequence& computed = At(run.sequence);
-  if (computed.evicted > 0 || !Evicts(computed, run.first_position + run.tokens)) return;
+  if (computed.evicted > 0 || !EndsInEviction(run)) return;
   for (SequenceId id : plan_.samplers_of(run)) {
     Sequence& sequence = At(id);
     std::optional<kv::Lease> lease =

@@ -165,7 +165,7 @@ void Scheduler::AddRun(Sequence& sequence, int tokens) {
     }
   }
   run.samplers_end = static_cast<int>(plan_.samplers.size());
-  if (run.samples()) ReserveSurvivors(run);
+  ReserveSurvivors(run);
   if (request.request.sampling.prompt_logprobs &&
       sequence.prompt_logits_done < sequence.prompt_tokens - 1) {
     const int begin = std::max(0, sequence.prompt_logits_done - run.first_position);

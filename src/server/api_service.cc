@@ -213,6 +213,7 @@ Status ApiService::CheckModelName(const std::string& name) const {
 
 PromptLimits ApiService::Limits() const {
   return {.max_model_len = engine_->max_model_len(),
+          .eviction = engine_->eviction(),
           .chat_template = chat_template_ ? &*chat_template_ : nullptr};
 }
 

@@ -19,10 +19,12 @@ json::value StopReasonValue(const engine::StopReason& reason) {
 }
 
 json::object UsageBody(const engine::Usage& usage) {
-  return {{"prompt_tokens", usage.prompt_tokens},
-          {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  json::object body{{"prompt_tokens", usage.prompt_tokens},
+                    {"completion_tokens", usage.completion_tokens},
+                    {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                    {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+  if (usage.kv_tokens_kept) body["kv_tokens_kept"] = *usage.kv_tokens_kept;
+  return body;
 }
 
 // The tool calls of a whole answer, and what is left of its text.
@@ -165,6 +167,7 @@ json::object OpenAiFormat::Whole(std::span<const engine::Completion> completions
     usage.prompt_tokens += completion.usage.prompt_tokens;
     usage.cached_tokens += completion.usage.cached_tokens;
     usage.completion_tokens += completion.usage.completion_tokens;
+    engine::AddTo(usage.kv_tokens_kept, completion.usage.kv_tokens_kept);
   }
   json::object body{{"id", header_.id},
                     {"object", chat_ ? "chat.completion" : "text_completion"},
@@ -268,6 +271,7 @@ std::string OpenAiFormat::Update(int choice, const engine::SequenceUpdate& updat
       usage_.cached_tokens += update.usage.cached_tokens;
     }
     usage_.completion_tokens += update.usage.completion_tokens;
+    engine::AddTo(usage_.kv_tokens_kept, update.usage.kv_tokens_kept);
   }
   if (request_.return_token_ids) {
     body["token_ids"] = json::value_from(update.tokens);

@@ -143,11 +143,16 @@ Result<sched::Request> MakeRequest(const ApiRequest& api, std::vector<TokenId> i
   request.id = api.request_id;
   request.prompt = std::move(ids);
   request.sampling = api.sampling;
-  request.sampling.max_tokens = std::min(api.sampling.max_tokens, room);
+  request.beam_search = api.beam_search;
+  // Beams keep everything, unless they are told not to.
+  if (!api.beam_search) request.eviction = limits.eviction;
+  if (api.eviction) request.eviction = *api.eviction;
+  if (request.eviction.policy != kv::EvictionPolicy::kStreaming) {
+    request.sampling.max_tokens = std::min(api.sampling.max_tokens, room);
+  }
   request.sampling.min_tokens = std::min(api.sampling.min_tokens, request.sampling.max_tokens);
   request.n = api.n;
   if (api.best_of > api.n) request.best_of = api.best_of;
-  request.beam_search = api.beam_search;
   request.priority = api.priority;
   request.cache_salt = api.cache_salt;
   return request;

@@ -13,7 +13,8 @@ namespace quire::server {
 // What a prompt is held against.
 struct PromptLimits {
   int max_model_len = 0;
-  uint64_t seed = 0;  // for requests that bring none
+  uint64_t seed = 0;             // for requests that bring none
+  kv::EvictionOptions eviction;  // likewise
   // In place of the model's; null: the model's.
   const text::ChatTemplate* chat_template = nullptr;
 };

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "server/field_reader.h"
+#include "server/kv_policy.h"
 #include "server/output_constraint.h"
 
 namespace quire::server {
@@ -195,6 +196,14 @@ void ReadCommon(FieldReader& reader, ApiRequest& request) {
   ReadBeamSearch(reader, request);
   reader.Int("priority", request.priority, {-kMaxInt, kMaxInt});
   reader.String("cache_salt", request.cache_salt);
+  if (const json::value* policy = reader.Find("kv_policy")) {
+    Result<kv::EvictionOptions> eviction = ParseKvPolicy(*policy);
+    if (eviction.ok()) {
+      request.eviction = *eviction;
+    } else {
+      reader.Fail("kv_policy", "'kv_policy': " + eviction.error().message);
+    }
+  }
   reader.String("request_id", request.request_id);
   reader.Bool("stream", request.stream);
   reader.Bool("skip_special_tokens", request.sampling.skip_special_tokens);

@@ -52,6 +52,7 @@ struct ApiRequest {
   std::optional<sched::BeamSearchParams> beam_search;
   int priority = 0;
   std::string cache_salt;
+  std::optional<kv::EvictionOptions> eviction;  // kv_policy; absent: the server's
   std::string request_id;
 
   bool continue_final_message = false;  // chat: go on with the last message

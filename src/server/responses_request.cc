@@ -186,7 +186,7 @@ Result<ResponsesRequest> ChatBodyFromResponses(const json::object& body) {
   for (const std::string_view key :
        {"model", "temperature", "top_p", "stream", "parallel_tool_calls", "user", "seed", "top_k",
         "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop",
-        "cache_salt", "priority", "request_id", "chat_template_kwargs"}) {
+        "cache_salt", "kv_policy", "priority", "request_id", "chat_template_kwargs"}) {
     if (const json::value* value = FindMember(body, key)) chat[key] = *value;
   }
   if (const json::value* tools = FindMember(body, "tools")) {
