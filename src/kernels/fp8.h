@@ -49,10 +49,13 @@ inline uint8_t F8FromF32(float x) {
   const uint8_t sign = std::signbit(x) ? 0x80 : 0;
   const float magnitude = std::fmin(std::fabs(x), Format::kMax);
   constexpr int kDropped = 23 - Format::kMantissaBits;
-  if (magnitude < std::ldexp(1.0f, Format::kMinExponent)) {
+  constexpr float kSmallestNormal =
+      std::bit_cast<float>(static_cast<uint32_t>(127 + Format::kMinExponent) << 23);
+  if (magnitude < kSmallestNormal) {
     // Denormals count steps of 2^(kMinExponent - kMantissaBits); the first normal number follows.
-    const float steps =
-        std::nearbyint(std::ldexp(magnitude, Format::kMantissaBits - Format::kMinExponent));
+    constexpr float kPerStep = static_cast<float>(1 << Format::kMantissaBits) / kSmallestNormal;
+    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+    const float steps = (magnitude * kPerStep + kRound) - kRound;
     return static_cast<uint8_t>(sign | static_cast<uint8_t>(steps));
   }
   const uint32_t bits = std::bit_cast<uint32_t>(magnitude);

@@ -52,6 +52,8 @@ constexpr std::optional<KvCodec> KvCodecFromName(std::string_view name) {
   return std::nullopt;
 }
 
+enum class Plane : uint8_t { kKeys, kValues };
+
 // Encodes whole blocks at once from their f16 pieces, never a single row.
 constexpr bool IsSealed(KvCodec codec) {
   return codec == KvCodec::kFp8E4M3 || codec == KvCodec::kFp8E5M2 || codec == KvCodec::kKivi4 ||

@@ -1,5 +1,5 @@
 // What a piece of the KV cache holds, number by number: the reference that kernels are tested
-// against. Slow.
+// against, and how single tokens are decoded (kv_token.h). Slow.
 #pragma once
 
 #include <cstddef>

@@ -63,8 +63,6 @@ struct CodeWords {
   }
 };
 
-enum class Plane { kKeys, kValues };
-
 // 2-bit values of every second pair of tokens are multiplied where they lie, without a shift: four
 // times too large. The integers they meet are a quarter instead, which leaves 14 bits: enough for
 // weights, too little for queries whose channels differ widely.

@@ -176,12 +176,9 @@ void AttentionPlan::AddWrites(int run_index) {
 
 AttentionPlan::FullPlace AttentionPlan::full_place(int run, int block, int layer,
                                                    int kv_head) const {
-  const kv::TailView& tail = runs_[run].tables[layout_.group_of(layer)].tail;
-  const auto found = std::ranges::lower_bound(tail.blocks, block);
-  if (found != tail.blocks.end() && *found == block) {
-    const PairPlace place = layout_.tail_place(layer, kv_head);
-    const auto first = (found - tail.blocks.begin()) * layout_.tail_frames();
-    return {tail.frames[first + place.frame], place.keys, place.values};
+  const SequenceHead head{runs_[run].tables, layer, kv_head};
+  if (const auto place = TailPieces(layout_, head, block)) {
+    return {place->frame, place->keys, place->values};
   }
   const int slot = staged_[run] + block - FirstNewBlock(runs_[run]);
   QUIRE_DCHECK(block >= FirstNewBlock(runs_[run]) && slot < staging_slots_);

@@ -21,23 +21,11 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kv/kv_cache.h"
+#include "kvstore/block_pieces.h"
 #include "kvstore/kv_layout.h"
 #include "tensor/buffer.h"
 
 namespace quire::kvstore {
-
-// frames[i] holds block first_block + i of the sequence. Windowed groups drop leading blocks. With
-// residual groups: blocks of groups that are sealed when the step ends; the others have a tail.
-struct BlockTable {
-  int first_block = 0;
-  std::span<const FrameId> frames;
-  kv::TailView tail = {};
-};
-
-inline BlockTable TableOf(const kv::Lease& lease, int table) {
-  return {lease.first_block(table), lease.frames(table), lease.tail(table)};
-}
 
 // A sequence's part in a step: query i is row first_row + i of the batch and has position
 // first_position + i. After the step's WriteKv the sequence has first_position + rows tokens.

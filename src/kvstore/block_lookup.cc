@@ -34,9 +34,8 @@ BlockPieces BlockLookup::operator()(int block) const {
                      .key_codec = codecs_.keys,
                      .value_codec = codecs_.values};
   if (block > 0 || layout_.sink_tokens() == 0) return pieces;
-  const PairPlace place = layout_.sink_place(layer_, kv_head_);
-  const BlockTable& sinks = run_.tables[layout_.sink_table(layout_.group_of(layer_), place.frame)];
-  const std::byte* sink_frame = store_.frame(sinks.frames.front());
+  const FramePlace place = SinkPieces(layout_, {run_.tables, layer_, kv_head_});
+  const std::byte* sink_frame = store_.frame(place.frame);
   if (KeepsSinks(codecs_.keys)) pieces.sink_keys = sink_frame + place.keys;
   if (KeepsSinks(codecs_.values)) pieces.sink_values = sink_frame + place.values;
   return pieces;

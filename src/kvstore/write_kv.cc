@@ -43,9 +43,9 @@ class ItemWriter {
 
   void Write() {
     if (!layout_.has_tail()) {
-      std::byte* frame = BodyFrame();
-      WriteKeys(codecs_.keys, frame + KeyOffset(), layout_.block_size());
-      WriteValues(codecs_.values, frame + ValueOffset(), layout_.block_size());
+      const FramePlace body = Body();
+      WriteKeys(codecs_.keys, store_.frame(body.frame) + body.keys, layout_.block_size());
+      WriteValues(codecs_.values, store_.frame(body.frame) + body.values, layout_.block_size());
       WriteSinks();
       return;
     }
@@ -65,16 +65,12 @@ class ItemWriter {
 
  private:
   const BlockTable& table() const { return run_.tables[place_.group]; }
-  std::byte* BodyFrame() { return store_.frame(table().frames[item_.block - table().first_block]); }
-  size_t KeyOffset() const { return layout_.key_offset(rows_.layer, head_); }
-  size_t ValueOffset() const { return layout_.value_offset(rows_.layer, head_); }
+  SequenceHead head() const { return {run_.tables, rows_.layer, head_}; }
+  FramePlace Body() const { return BodyPieces(layout_, head(), item_.block); }
 
   bool HasSinks() const { return layout_.sink_tokens() > 0 && item_.block == 0; }
   int SinksOf(KvCodec codec) const {
     return HasSinks() && KeepsSinks(codec) ? layout_.sink_tokens() : 0;
-  }
-  std::byte* SinkFrame(const PairPlace& place) {
-    return store_.frame(run_.tables[layout_.sink_table(place_.group, place.frame)].frames.front());
   }
 
   EncodeTile Tile(const MatrixView<const float>& rows, std::byte* piece, int block_size) const {
@@ -117,8 +113,8 @@ class ItemWriter {
   // New rows among the first tokens of a sequence, in f16.
   void WriteSinks() {
     if (!HasSinks()) return;
-    const PairPlace place = layout_.sink_place(rows_.layer, head_);
-    std::byte* frame = SinkFrame(place);
+    const FramePlace place = SinkPieces(layout_, head());
+    std::byte* frame = store_.frame(place.frame);
     const KvCodec f16 = KvCodec::kF16;
     EncodeTile keys = Tile(rows_.keys, frame + place.keys, kSinkBlock);
     keys.count = std::min(keys.count, SinksOf(codecs_.keys) - keys.first);
@@ -129,7 +125,7 @@ class ItemWriter {
   }
 
   void SealKeys(const std::byte* from) {
-    std::byte* piece = BodyFrame() + KeyOffset();
+    std::byte* piece = store_.frame(Body().frame) + Body().keys;
     const int sinks = SinksOf(codecs_.keys);
     if (!kernels::IsQuantized(codecs_.keys)) {
       std::memcpy(piece, from, layout_.key_bytes(rows_.layer));  // f16 as well
@@ -138,8 +134,8 @@ class ItemWriter {
     kernels_.codec(codecs_.keys)
         .seal_keys({from, layout_.head_dim(), layout_.block_size(), sinks, piece});
     if (sinks == 0) return;
-    const PairPlace place = layout_.sink_place(rows_.layer, head_);
-    std::byte* to = SinkFrame(place) + place.keys;
+    const FramePlace place = SinkPieces(layout_, head());
+    std::byte* to = store_.frame(place.frame) + place.keys;
     const size_t row = kernels::KeyPieceBytes(KvCodec::kF16, 1, layout_.block_size());
     const size_t sink_row = kernels::KeyPieceBytes(KvCodec::kF16, 1, kSinkBlock);
     const size_t used = kernels::KeyPieceBytes(KvCodec::kF16, 1, sinks);
@@ -149,7 +145,7 @@ class ItemWriter {
   }
 
   void SealValues(const std::byte* from) {
-    std::byte* piece = BodyFrame() + ValueOffset();
+    std::byte* piece = store_.frame(Body().frame) + Body().values;
     const int sinks = SinksOf(codecs_.values);
     if (!kernels::IsQuantized(codecs_.values)) {
       std::memcpy(piece, from, layout_.value_bytes(rows_.layer));
@@ -158,8 +154,8 @@ class ItemWriter {
     kernels_.codec(codecs_.values)
         .seal_values({from, layout_.head_dim(), layout_.block_size(), sinks, piece});
     if (sinks == 0) return;
-    const PairPlace place = layout_.sink_place(rows_.layer, head_);
-    std::memcpy(SinkFrame(place) + place.values, from,
+    const FramePlace place = SinkPieces(layout_, head());
+    std::memcpy(store_.frame(place.frame) + place.values, from,
                 kernels::ValuePieceBytes(KvCodec::kF16, layout_.head_dim(), sinks));
   }
 
