@@ -186,7 +186,7 @@ void KvEviction::Plan(const sched::StepPlan& plan, const sched::Scheduler& sched
     const Rows rows = ScoringRows(scheduled, sequence, scheduler);
     if (rows.begin >= rows.end) continue;
     if (sequence.eviction->policy == EvictionPolicy::kTova) memory.ClearScores();
-    requests_.push_back({.run = run, .first_row = rows.begin, .rows = rows.end - rows.begin});
+    requests_.push_back({.run = run, .first_row = rows.begin, .end_row = rows.end});
     scores_.push_back(memory.scores());
   }
 }

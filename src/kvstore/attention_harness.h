@@ -60,6 +60,7 @@ class AttentionHarness {
     int sequence = 0;
     int rows = 0;
     std::optional<int> first_scored = std::nullopt;
+    std::optional<int> end_scored = std::nullopt;  // rows, if none is named
   };
 
   AttentionHarness(const AttentionShape& shape, const HarnessOptions& options)
@@ -132,7 +133,8 @@ class AttentionHarness {
     std::vector<ScoreRequest> requests;
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (pieces[i].first_scored)
-        requests.push_back({static_cast<int>(i), *pieces[i].first_scored});
+        requests.push_back({static_cast<int>(i), *pieces[i].first_scored,
+                            pieces[i].end_scored.value_or(pieces[i].rows)});
     }
     plan_.Build(runs_, requests);
     for (int layer = 0; layer < layers(); ++layer) {

@@ -194,7 +194,8 @@ void AttentionPlan::Build(std::span<const SequenceRun> runs,
   request_of_run_.assign(runs.size(), std::nullopt);
   for (int i = 0; i < static_cast<int>(requests_.size()); ++i) {
     const ScoreRequest& request = requests_[i];
-    QUIRE_CHECK(request.first_row >= 0 && request.first_row < runs_[request.run].rows);
+    QUIRE_CHECK(request.first_row >= 0 && request.first_row < request.end_row);
+    QUIRE_CHECK_LE(request.end_row, runs_[request.run].rows);
     QUIRE_CHECK(!request_of_run_[request.run].has_value());
     request_of_run_[request.run] = i;
   }
@@ -293,13 +294,13 @@ void AttentionPlan::AddScoreUnits(UnitList& list) {
   const auto rows_cost = [&](const ScoreRequest& request, int span) -> int64_t {
     const SequenceRun& run = runs_[request.run];
     const int first = std::max(run.first_position + request.first_row, span * kSpan);
-    return (run.first_position + run.rows - first) * group_size() + kLoadCost;
+    return (run.first_position + request.end_row - first) * group_size() + kLoadCost;
   };
   const auto spans = [&](const ScoreRequest& request) {
     const SequenceRun& run = runs_[request.run];
     const int first = run.first_position + request.first_row;
     return std::pair(VisibleRange(first, list.window).begin / kSpan,
-                     (run.first_position + run.rows - 1) / kSpan);
+                     (run.first_position + request.end_row - 1) / kSpan);
   };
   int64_t cost = 0;
   for (const int i : again_) {

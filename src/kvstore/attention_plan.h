@@ -36,11 +36,12 @@ struct SequenceRun {
   std::span<const BlockTable> tables;  // [layout.table_count()]
 };
 
-// Asks for the attention that rows [first_row, rows) of a run pay to each slot
+// Asks for the attention that rows [first_row, end_row) of a run pay to each slot
 // (attention_scores.h).
 struct ScoreRequest {
   int run = 0;
-  int first_row = 0;  // of the run's rows
+  int first_row = 0;
+  int end_row = 0;
 };
 
 // The largest step that a plan can hold.

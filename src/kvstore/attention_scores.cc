@@ -20,12 +20,13 @@ struct WeighedSpan {
 // Adds rows [first_row, unit.rows) of a span that `scores` found last.
 void AddSpan(const LayerContext& context, const AttentionPlan::Unit& unit, const SpanScores& scores,
              const WeighedSpan& from, const RowState& total) {
-  const int request = *context.plan.request_of(unit.run);
+  const int index = *context.plan.request_of(unit.run);
+  const ScoreRequest& request = context.plan.requests()[index];
   const int group_size = context.plan.group_size();
-  const int first_row =
-      std::max(0, context.plan.requests()[request].first_row * group_size - unit.first);
-  float* sums = context.rows.scores[request].row(unit.kv_head) + from.span * kSpan;
-  for (int r = first_row; r < unit.rows; ++r) {
+  const int first_row = std::max(0, request.first_row * group_size - unit.first);
+  const int end_row = std::min(unit.rows, request.end_row * group_size - unit.first);
+  float* sums = context.rows.scores[index].row(unit.kv_head) + from.span * kSpan;
+  for (int r = first_row; r < end_row; ++r) {
     const int begin = scores.begin(r);
     const int end = scores.end(r);
     if (begin >= end) continue;
@@ -52,7 +53,7 @@ void AddScoresAgain(const LayerContext& context, const AttentionPlan::ScoreUnit&
   AttentionPlan& plan = context.plan;
   const AttentionPlan::Scratch scratch = plan.scratch(thread);
   const ScoreRequest& request = plan.requests()[unit.request];
-  const int rows = plan.runs()[request.run].rows * plan.group_size();
+  const int rows = request.end_row * plan.group_size();
   for (int first = request.first_row * plan.group_size(); first < rows;) {
     const AttentionPlan::RowBlock block = plan.RowBlockAt(request.run, first, context.list.window);
     first += block.rows;

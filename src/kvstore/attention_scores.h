@@ -2,7 +2,8 @@
 // decides by: H2O (2306.14048) adds them up over all rows, SnapKV (2404.14469) over a prompt's last
 // ones, TOVA (2401.06104) takes those of the last row alone.
 //
-//   sums[kv_head][slot] += mean over the group's q heads, sum over rows [request.first_row, rows),
+//   sums[kv_head][slot] += mean over the group's q heads, sum over rows [request.first_row,
+//   end_row),
 //                          of softmax(scale * q.k)[row, slot]
 //
 // Softcap, window and precision (tail, sinks) are those of the row's attention. Slots that a row

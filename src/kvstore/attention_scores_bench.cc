@@ -47,7 +47,7 @@ class ScoredAttention {
         out_(queries_.size()),
         sums_(static_cast<size_t>(c.context + c.rows) * kKvHeads) {
     const SequenceRun run = sequence_.run();
-    const ScoreRequest request{0, c.rows - c.scored};
+    const ScoreRequest request{0, c.rows - c.scored, c.rows};
     plain_.Build({&run, 1});
     scored_.Build({&run, 1}, {&request, 1});
   }

@@ -226,6 +226,18 @@ TEST(AttentionScores, AskingForThemChangesNoBitOfTheOutput) {
   EXPECT_EQ(plain.Outputs(0, 0), scored.Outputs(0, 0));
 }
 
+// In one pass (few rows) and in two.
+TEST(AttentionScores, RowsBeyondTheEndAddNothing) {
+  const AttentionShape shape{.q_heads = 4, .kv_heads = 2, .head_dim = 32};
+  for (const int rows : {8, 300}) {
+    AttentionHarness whole(shape, {.max_positions = 400, .max_rows = 300, .threads = 2});
+    AttentionHarness part(shape, {.max_positions = 400, .max_rows = 300, .threads = 2});
+    whole.Step(FastTable(), {{.sequence = 0, .rows = rows, .first_scored = 2, .end_scored = 5}});
+    part.Step(FastTable(), {{.sequence = 0, .rows = 5, .first_scored = 2}});
+    ExpectSameScores(whole, part);
+  }
+}
+
 // What a plan promises about memory: requests whose weights are kept never share any, the others
 // are covered by the second pass once, and nothing grows.
 TEST(AttentionScores, EveryRequestIsKeptOrScoredAgainOnceAndNothingGrows) {
@@ -254,7 +266,10 @@ TEST(AttentionScores, EveryRequestIsKeptOrScoredAgainOnceAndNothingGrows) {
       const int count = std::min(600 - rows - limits.max_sequences, dice.OneOf({1, 1, 1, 5, 200}));
       if (count < 1) break;
       runs.push_back({rows, count, dice.OneOf({0, 30, 2000, 19000}), tables});
-      if (dice.Between(0, 3) > 0) requests.push_back({i, dice.Between(0, count - 1)});
+      if (dice.Between(0, 3) > 0) {
+        const int first = dice.Between(0, count - 1);
+        requests.push_back({i, first, dice.Between(first + 1, count)});
+      }
       rows += count;
     }
     plan.Build(runs, requests);
@@ -288,7 +303,7 @@ TEST(AttentionScores, EveryRequestIsKeptOrScoredAgainOnceAndNothingGrows) {
       ++again;
       const int first = VisibleRange(run.first_position + requests[i].first_row, list.window).begin;
       for (int span = first / kernels::kSpan;
-           span <= (run.first_position + run.rows - 1) / kernels::kSpan; ++span) {
+           span <= (run.first_position + requests[i].end_row - 1) / kernels::kSpan; ++span) {
         for (int head = 0; head < shape.kv_heads; ++head) {
           ASSERT_TRUE(spans.contains({i, head, span})) << "request " << i << " span " << span;
         }

@@ -85,7 +85,6 @@ class TwoLeases {
     std::vector<int> flat;
     for (const std::vector<int>& row : kept) flat.insert(flat.end(), row.begin(), row.end());
     target_ = std::move(*cache_.Reserve(cache_.NoMatch({}), slots));
-    cache_.StopPublishing(target_);
     const std::vector<BlockTable> from = Tables(source_);
     const std::vector<BlockTable> to = Tables(target_);
     repacker_.Run(
