@@ -31,6 +31,7 @@ void Scheduler::CheckInvariants() const {
       waiting += s.state == SequenceState::kWaiting;
       running += s.state == SequenceState::kRunning;
       leases += s.lease.held();
+      if (!s.drafts.empty()) QUIRE_CHECK(s.state == SequenceState::kRunning);
       if (s.lease.held()) QUIRE_CHECK_LE(s.computed(), static_cast<int>(s.tokens.size()));
     }
     QUIRE_CHECK_EQ(request->finished, all_finished);

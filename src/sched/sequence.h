@@ -4,6 +4,9 @@
 //
 //     tokens  |<--- prompt_tokens --->|<-- output -->|
 //     KV      |<-- lease.committed() -->|  computed; the rest is still to compute
+//
+// `drafts` are guesses of what follows `tokens`. They are no part of the sequence: the step that
+// computes them beside the sequence's own token says which were right, and drops them.
 #pragma once
 
 #include <algorithm>
@@ -49,6 +52,7 @@ struct Sequence {
   int prompt_logits_done = 0;   // prompt rows whose logits were delivered (prompt_logprobs)
   // Beam search: this beam's continuations, kept until all beams of the request have theirs.
   std::vector<TokenLogprob> candidates;
+  std::vector<TokenId> drafts;  // only while running
 
   bool awaits_siblings() const { return !candidates.empty(); }
   int computed() const { return lease.held() ? lease.committed() : 0; }
