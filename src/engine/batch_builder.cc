@@ -23,14 +23,17 @@ model::Batch BatchBuilder::Build(const sched::StepPlan& plan, const sched::Sched
     const sched::ScheduledSequence& scheduled = plan.sequences[index];
     const sched::Sequence& sequence = scheduler.sequence(scheduled.sequence);
     const int first_row = static_cast<int>(tokens_.size());
+    const int certain = scheduled.tokens - scheduled.drafts;
 
     for (int i = 0; i < scheduled.tokens; ++i) {
       const int position = scheduled.first_position + i;
       if (i >= scheduled.logits_begin) {
         logit_rows_.push_back(first_row + i);
-        logit_owners_.push_back({static_cast<int>(index), position, i == scheduled.tokens - 1});
+        LogitRow owner{static_cast<int>(index), position, i == scheduled.tokens - 1, std::nullopt};
+        if (i + 1 >= certain && !owner.last) owner.draft = sequence.drafts[i + 1 - certain];
+        logit_owners_.push_back(owner);
       }
-      tokens_.push_back(sequence.tokens[position]);
+      tokens_.push_back(i < certain ? sequence.tokens[position] : sequence.drafts[i - certain]);
       positions_.push_back(position);
     }
     for (int table = 0; table < tables_per_run_; ++table) {

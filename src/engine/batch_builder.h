@@ -2,6 +2,7 @@
 // the Batch views; they are allocated once for the largest step.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "kvstore/attention_plan.h"
@@ -15,6 +16,8 @@ struct LogitRow {
   int run = 0;        // index into plan.sequences
   int position = 0;   // of the token in its sequence; the logits are about position + 1
   bool last = false;  // the run's last row, from which plan.samplers_of(run) draw
+  // The token of the row after, if that is a draft: drawing another one here ends the run.
+  std::optional<TokenId> draft;
 };
 
 class BatchBuilder {

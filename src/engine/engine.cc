@@ -40,7 +40,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
                          ControlPlaneFor(options, model.config(), layout, store.frames_total()));
   return std::make_unique<Engine>(Parts{model, team, std::move(store), control.scheduler,
                                         control.cache, options.seed, options.eviction,
-                                        options.mask_budget_s});
+                                        options.mask_budget_s, options.speculation});
 }
 
 Engine::Engine(Parts parts)
@@ -57,7 +57,8 @@ Engine::Engine(Parts parts)
       samplers_(team_.size(),
                 Sampler(*kernels::DefaultKernels().vector, model_.config().vocab_size)),
       grammar_cache_(model_.tokenizer(), model_.config().vocab_size),
-      mask_budget_s_(parts.mask_budget_s) {}
+      mask_budget_s_(parts.mask_budget_s),
+      speculator_(parts.speculation) {}
 
 Result<RequestId> Engine::Submit(sched::Request request) {
   QUIRE_RETURN_IF_ERROR(ValidateSampling(request.sampling, model_.config().vocab_size));
@@ -122,9 +123,11 @@ void Engine::ForgetFinished() {
   for (const RequestId id : scheduler_.finished()) {
     grammars_[id.value].reset();
     stop_strings_[id.value].reset();
-    for (const SequenceId sequence : scheduler_.request(id).sequences) {
+    const sched::RequestState& request = scheduler_.request(id);
+    for (const SequenceId sequence : request.sequences) {
       if (static_cast<size_t>(sequence.value) < records_.size()) records_[sequence.value].reset();
       eviction_.Forget(sequence);
+      speculator_.Forget(scheduler_.sequence(sequence), request.request);
     }
   }
 }
@@ -132,6 +135,7 @@ void Engine::ForgetFinished() {
 const sched::StepPlan& Engine::Plan() {
   ForgetFinished();
   PrepareMasks();
+  if (speculator_.active()) ProposeDrafts();
   const sched::StepPlan& plan = scheduler_.Schedule(without_mask_);
   // Those that are ready may lack memory that others hold.
   if (plan.empty() && !without_mask_.empty()) return scheduler_.Schedule();
@@ -164,6 +168,25 @@ void Engine::PrepareMasks() {
                 [&](SequenceId id) { return records_[id.value]->grammar->PrepareAllowed(0); });
 }
 
+void Engine::ProposeDrafts() {
+  const auto sits_out = [&](SequenceId id) {
+    return std::ranges::find(without_mask_, id) != without_mask_.end();
+  };
+  speculator_.Propose(scheduler_, sits_out, [&](SequenceId id, std::vector<TokenId>& drafts) {
+    TrimToGrammar(id, drafts);
+  });
+}
+
+// A draft that the constraint forbids is never drawn: neither it nor what follows need computing.
+void Engine::TrimToGrammar(SequenceId id, std::vector<TokenId>& drafts) const {
+  const SequenceRecord& record = *records_[id.value];
+  if (!record.grammar) return;
+  text::GrammarMatcher ahead = *record.grammar;
+  size_t possible = 0;
+  while (possible < drafts.size() && ahead.Accept(drafts[possible])) ++possible;
+  drafts.resize(possible);
+}
+
 void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
   for (const kv::PendingCopy& copy : copies) {
     store_.Execute(copy);
@@ -173,6 +196,7 @@ void Engine::CopyFrames(std::span<const kv::PendingCopy> copies) {
 // Logits, the last layer, count as the forward pass.
 void Engine::Sample(const sched::StepPlan& plan, base::Stopwatch& watch) {
   PrepareDraws(plan);
+  mask_deadline_s_ = base::MonotonicSeconds() + mask_budget_s_;
   stats_.sample_s += watch.Lap();
   const std::span<const LogitRow> rows = builder_.logit_rows();
   const int count = static_cast<int>(rows.size());
@@ -183,13 +207,7 @@ void Engine::Sample(const sched::StepPlan& plan, base::Stopwatch& watch) {
     stats_.forward_s += watch.Lap();
     const size_t first_draw = next_draw;
     while (next_draw < draws_.size() && draws_[next_draw].logit_row < first + slice) ++next_draw;
-    team_.ParallelFor(static_cast<int64_t>(next_draw - first_draw), 1,
-                      [&](int64_t begin, int64_t end, int thread) {
-                        for (int64_t i = begin; i < end; ++i) {
-                          Draw& draw = draws_[first_draw + i];
-                          DrawOne(samplers_[thread], logits.row(draw.logit_row - first), draw);
-                        }
-                      });
+    DrawRows(logits, first, first_draw, next_draw);
     stats_.sample_s += watch.Lap();
   }
   CollectOutputs();
@@ -209,18 +227,44 @@ void Engine::PrepareDraws(const sched::StepPlan& plan) {
                         .sequence = run.sequence,
                         .position = rows[row].position + 1});
     }
-    if (!rows[row].last) continue;
+    if (!rows[row].last && !rows[row].draft) continue;
     for (const SequenceId id : plan.samplers_of(run)) {
       if (!request.beam_search) PrepareRecord(id, rows[row].position + 1);
       draws_.push_back({.logit_row = static_cast<int>(row),
                         .kind = request.beam_search ? DrawKind::kBeam : DrawKind::kToken,
                         .sequence = id,
-                        .position = rows[row].position + 1});
+                        .position = rows[row].position + 1,
+                        .continues = rows[row].position >= static_cast<int>(computed.tokens.size()),
+                        .draft = rows[row].draft});
     }
   }
 }
 
-void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
+// Draws [begin, end) are of the rows in `logits`, the first of which is `first_row`. The rest of a
+// sequence's draws may follow with the next rows.
+void Engine::DrawRows(const MatrixView<const float>& logits, int first_row, size_t begin,
+                      size_t end) {
+  draw_units_.clear();
+  for (size_t i = begin; i < end; ++i) {
+    if (draws_[i].continues && i > begin) {
+      draw_units_.back().second = i + 1;
+    } else {
+      draw_units_.emplace_back(i, i + 1);
+    }
+  }
+  team_.ParallelFor(
+      static_cast<int64_t>(draw_units_.size()), 1,
+      [&](int64_t unit, int64_t last_unit, int thread) {
+        for (; unit < last_unit; ++unit) {
+          for (size_t i = draw_units_[unit].first; i < draw_units_[unit].second; ++i) {
+            if (draws_[i].continues && !draws_[i - 1].goes_on) break;
+            DrawOne(samplers_[thread], logits.row(draws_[i].logit_row - first_row), draws_[i]);
+          }
+        }
+      });
+}
+
+void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) {
   const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
   const sched::Request& request = scheduler_.request(sequence.request).request;
   const std::span<const float> row(logits, model_.config().vocab_size);
@@ -240,29 +284,71 @@ void Engine::DrawOne(Sampler& sampler, const float* logits, Draw& draw) const {
       draw.result->top = std::move(top).value();
       return;
     }
-    case DrawKind::kToken: {
-      SequenceRecord& record = *records_[draw.sequence.value];
-      std::span<const uint32_t> mask;
-      if (record.grammar) mask = record.grammar->Allowed().words;
-      // A sequence that is still to be forked has no tokens of its own yet.
-      const TokenFilter::Limits limits = record.filter.Next(sequence.output(), mask);
-      draw.result =
-          sampler.Sample({.logits = row,
-                          .params = &request.sampling,
-                          .counts = record.counts ? &*record.counts : nullptr,
-                          // As in vLLM: sequence i of n is what seed + i alone gives.
-                          .key = {request.sampling.seed + sequence.index, 0, draw.position},
-                          .banned = limits.banned,
-                          .allowed = limits.allowed});
+    case DrawKind::kToken:
+      DrawToken(sampler, row, draw);
       return;
-    }
   }
+}
+
+// The token is a function of the logits, the request and the position: whether it was guessed only
+// decides if the next one can be drawn in the same step. What cannot be drawn in passing (the mask
+// takes too long, or no token may come) waits for the step in which it is first.
+void Engine::DrawToken(Sampler& sampler, std::span<const float> logits, Draw& draw) {
+  const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
+  const sched::Request& request = scheduler_.request(sequence.request).request;
+  SequenceRecord& record = *records_[draw.sequence.value];
+  std::span<const uint32_t> mask;
+  if (record.grammar) {
+    if (draw.continues && !record.grammar->PrepareAllowed(mask_deadline_s_)) return;
+    mask = record.grammar->Allowed().words;
+  }
+  const TokenFilter::Limits limits = record.filter.Next(record.output, mask);
+  draw.result = sampler.Sample({.logits = logits,
+                                .params = &request.sampling,
+                                .counts = record.counts ? &*record.counts : nullptr,
+                                // As in vLLM: sequence i of n is what seed + i alone gives.
+                                .key = {request.sampling.seed + sequence.index, 0, draw.position},
+                                .banned = limits.banned,
+                                .allowed = limits.allowed});
+  if (!draw.result.ok()) {
+    draw.drawn = !draw.continues;
+    return;
+  }
+  draw.drawn = true;
+  const TokenId token = draw.result->token;
+  record.output.push_back(token);
+  if (record.counts) record.counts->Append(token);
+  if (record.grammar) draw.grammar_end = EndByGrammar(*record.grammar, token);
+  const int output_tokens = draw.position + 1 - sequence.prompt_tokens;
+  draw.goes_on = draw.draft == token && !draw.grammar_end &&
+                 !scheduler_.EndWith(request, token, output_tokens);
+}
+
+// draws_[first] and those that continue it and were drawn.
+std::span<Engine::Draw> Engine::DrawnTogether(size_t first) {
+  size_t end = first + 1;
+  while (end < draws_.size() && draws_[end].continues && draws_[end].drawn) ++end;
+  return std::span(draws_).subspan(first, end - first);
+}
+
+void Engine::ObserveDrafts(size_t first) {
+  int drafted = 0;
+  int accepted = 0;
+  for (size_t i = first; i < draws_.size() && draws_[i].draft; ++i) {
+    if (i > first && !draws_[i].continues) break;
+    ++drafted;
+    accepted += draws_[i].drawn && draws_[i].result->token == *draws_[i].draft;
+  }
+  speculator_.Observe(draws_[first].sequence, drafted, accepted);
 }
 
 void Engine::CollectOutputs() {
   outputs_.clear();
-  for (Draw& draw : draws_) {
-    if (draw.kind == DrawKind::kPromptLogprob) continue;
+  drawn_tokens_.clear();
+  drawn_tokens_.reserve(draws_.size());  // outputs_ views it
+  for (size_t i = 0; i < draws_.size(); ++i) {
+    const Draw& draw = draws_[i];
+    if (draw.kind == DrawKind::kPromptLogprob || draw.continues) continue;
     if (!draw.result.ok()) {
       const Error& error = draw.result.error();
       const auto level =
@@ -271,18 +357,23 @@ void Engine::CollectOutputs() {
       scheduler_.Finish(draw.sequence, sched::FinishReason::kError);
       continue;
     }
-    const SampledToken& sampled = *draw.result;
     if (draw.kind == DrawKind::kBeam) {
-      outputs_.push_back({.sequence = draw.sequence, .tokens = {}, .candidates = sampled.top});
-    } else {
-      outputs_.push_back(
-          {.sequence = draw.sequence, .tokens = {&sampled.token, 1}, .candidates = {}});
+      outputs_.push_back({.sequence = draw.sequence, .tokens = {}, .candidates = draw.result->top});
+      continue;
     }
+    const std::span<Draw> drawn = DrawnTogether(i);
+    for (const Draw& one : drawn) drawn_tokens_.push_back(one.result->token);
+    if (draw.draft) ObserveDrafts(i);
+    outputs_.push_back({.sequence = draw.sequence,
+                        .tokens = std::span(drawn_tokens_).last(drawn.size()),
+                        .candidates = {}});
   }
 }
 
 void Engine::Emit(const UpdateSink& sink) {
-  for (Draw& draw : draws_) {
+  for (size_t i = 0; i < draws_.size(); ++i) {
+    Draw& draw = draws_[i];
+    if (draw.continues) continue;
     const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
     SequenceUpdate update;
     update.request = sequence.request;
@@ -294,7 +385,7 @@ void Engine::Emit(const UpdateSink& sink) {
         AddPromptLogprob(draw, update);
         break;
       case DrawKind::kToken:
-        AddToken(draw, sequence, update);
+        AddTokens(DrawnTogether(i), update);
         break;
     }
     sink(update);
@@ -329,48 +420,61 @@ void Engine::AddPromptLogprob(Draw& draw, SequenceUpdate& update) const {
   if (draw.result.ok()) update.prompt_logprobs.push_back(ToLogprobs(*draw.result));
 }
 
-void Engine::AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdate& update) {
-  SequenceRecord& record = *records_[draw.sequence.value];
-  const sched::SamplingParams& sampling = scheduler_.request(sequence.request).request.sampling;
-  std::optional<sched::FinishReason> finish = sequence.finish_reason;
-  if (draw.result.ok() && finish != sched::FinishReason::kCancelled) {
-    const TokenId token = draw.result->token;
-    std::optional<TokenLogprobs> logprobs;
-    if (draw.result->logprob) logprobs = ToLogprobs(*draw.result);
-    if (record.counts) record.counts->Append(token);
-    const bool ends_silently =
-        finish == sched::FinishReason::kStop && !sampling.include_stop_in_output;
-    if (finish == sched::FinishReason::kStop) update.stop_reason = StopReasonOf(token);
-    if (ends_silently) {
-      record.text.AppendSilently(token, std::move(logprobs));
-    } else {
-      record.text.Append(token, std::move(logprobs), update);
-    }
-    if (const std::optional<int> stop = record.text.stopped_at()) {
-      scheduler_.Finish(draw.sequence, sched::FinishReason::kStop);
-      finish = sched::FinishReason::kStop;
-      update.stop_reason = sampling.stop[*stop];
-    }
-    if (record.grammar && finish != sched::FinishReason::kStop) {
-      if (const auto end = EndByGrammar(*record.grammar, token)) {
-        scheduler_.Finish(draw.sequence, *end);
-        finish = end;
-      }
-    }
+// A stop string may end the sequence before its last token of the step: the rest is not told.
+void Engine::AddTokens(std::span<Draw> draws, SequenceUpdate& update) {
+  const sched::Sequence& sequence = scheduler_.sequence(draws.front().sequence);
+  std::optional<sched::FinishReason> finish;
+  int completion_tokens = 0;
+  for (size_t i = 0; i < draws.size() && !finish; ++i) {
+    // What Commit says is about the last of them.
+    const bool is_last = i + 1 == draws.size();
+    finish = sequence.finish_reason;
+    if (!is_last && finish != sched::FinishReason::kCancelled) finish.reset();
+    finish = AddToken(draws[i], finish, update);
+    completion_tokens = draws[i].position - sequence.prompt_tokens + draws[i].result.ok();
   }
   if (!finish) return;
-  if (!draw.result.ok()) {
-    update.error = draw.result.error();
+  if (finish == sched::FinishReason::kCancelled) completion_tokens = sequence.output_tokens();
+  if (!draws.front().result.ok()) {
+    update.error = draws.front().result.error();
   } else if (finish == sched::FinishReason::kError) {
     update.error = Error{ErrorKind::kInvalid, "a token came that the constraint forbids"};
   }
-  record.text.Finish(update);
+  records_[sequence.id.value]->text.Finish(update);
   update.finish = finish;
-  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, sequence.output_tokens(), {}};
+  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, completion_tokens, {}};
   if (sequence.eviction) {
     // The last token's own was never computed.
     update.usage.kv_tokens_kept = static_cast<int>(sequence.tokens.size()) - 1 - sequence.evicted;
   }
+}
+
+// How the sequence ends with this token, if it does; `finish`: what the scheduler says.
+std::optional<sched::FinishReason> Engine::AddToken(Draw& draw,
+                                                    std::optional<sched::FinishReason> finish,
+                                                    SequenceUpdate& update) {
+  if (!draw.result.ok() || finish == sched::FinishReason::kCancelled) return finish;
+  SequenceRecord& record = *records_[draw.sequence.value];
+  const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
+  const sched::SamplingParams& sampling = scheduler_.request(sequence.request).request.sampling;
+  const TokenId token = draw.result->token;
+  std::optional<TokenLogprobs> logprobs;
+  if (draw.result->logprob) logprobs = ToLogprobs(*draw.result);
+  const bool stops = finish == sched::FinishReason::kStop;
+  if (stops) update.stop_reason = StopReasonOf(token);
+  if (stops && !sampling.include_stop_in_output) {
+    record.text.AppendSilently(token, std::move(logprobs));
+  } else {
+    record.text.Append(token, std::move(logprobs), update);
+  }
+  if (const std::optional<int> stop = record.text.stopped_at()) {
+    finish = sched::FinishReason::kStop;
+    update.stop_reason = sampling.stop[*stop];
+  } else if (draw.grammar_end && !stops) {
+    finish = draw.grammar_end;
+  }
+  if (finish) scheduler_.Finish(draw.sequence, *finish);
+  return finish;
 }
 
 void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const {
@@ -435,8 +539,10 @@ void Engine::PrepareRecord(SequenceId id, int position) {
                     .stop_text = sampling.include_stop_in_output ? text::StopText::kInclude
                                                                  : text::StopText::kExclude,
                     .min_tokens = sampling.min_tokens}),
-      std::nullopt, std::nullopt,
-      TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size)});
+      std::nullopt,
+      std::nullopt,
+      TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size),
+      {}});
   if (NeedsCounts(sampling)) record->counts.emplace(request.prompt);
   if (auto& grammar = grammars_[sequence.request.value]) {
     grammar->Allowed();  // once for all sequences of the request

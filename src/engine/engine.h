@@ -22,6 +22,7 @@
 #include "engine/sampler.h"
 #include "engine/sequence_grammar.h"
 #include "engine/sequence_text.h"
+#include "engine/speculator.h"
 #include "engine/token_counts.h"
 #include "engine/token_filter.h"
 #include "kvstore/kv_store.h"
@@ -60,6 +61,7 @@ class Engine {
     uint64_t seed = 0;
     kv::EvictionOptions eviction = {};
     double mask_budget_s = 0;
+    SpeculationOptions speculation;
   };
   explicit Engine(Parts parts);
 
@@ -82,6 +84,9 @@ class Engine {
   // Forgets every prefix that nobody holds.
   void DropCachedPrefixes() { scheduler_.DropCachedPrefixes(); }
 
+  // Lets `drafter` guess ahead, where those added before it have no idea. Between steps.
+  void AddDrafter(std::unique_ptr<Drafter> drafter) { speculator_.Add(std::move(drafter)); }
+
   // Computes one step and reports what came of it. False: there was nothing to do.
   bool Step(const UpdateSink& sink);
 
@@ -95,6 +100,7 @@ class Engine {
   int max_model_len() const { return scheduler_.options().max_model_len; }
   size_t scratch_bytes() const { return transformer_.scratch_bytes(); }
   const EngineStats& stats() const { return stats_; }
+  const SpeculationStats& speculation() const { return speculator_.stats(); }
 
  private:
   // What the engine knows of a sequence beyond its tokens.
@@ -103,15 +109,24 @@ class Engine {
     std::optional<TokenCounts> counts;            // only with penalties
     std::optional<text::GrammarMatcher> grammar;  // only with a constraint; has seen the output
     TokenFilter filter;                           // what may come next
+    std::vector<TokenId> output;  // as drawn: while a step draws, ahead of the scheduler's
   };
 
-  // Something to take from a row of logits.
+  // Something to take from a row of logits. A sequence with drafts draws from several rows: from
+  // the first, and from each that follows as long as what was drawn is what the draft says. Its
+  // draws follow each other in draws_.
   enum class DrawKind { kToken, kBeam, kPromptLogprob };
   struct Draw {
     int logit_row = 0;
     DrawKind kind = DrawKind::kToken;
     SequenceId sequence;
-    int position = 0;  // of the token that is drawn or scored
+    int position = 0;                             // of the token that is drawn or scored
+    bool continues = false;                       // the draw before it, by a draft
+    std::optional<TokenId> draft = std::nullopt;  // what the next draw's row assumes
+    bool drawn = false;    // kToken: false where a draw before it ended the row
+    bool goes_on = false;  // what was drawn is the draft, and more may follow
+    std::optional<sched::FinishReason> grammar_end =
+        std::nullopt;  // what the constraint says of the token
     Result<SampledToken> result = SampledToken{};
   };
 
@@ -121,11 +136,19 @@ class Engine {
   void CopyFrames(std::span<const kv::PendingCopy> copies);
   void Sample(const sched::StepPlan& plan, base::Stopwatch& watch);
   void PrepareDraws(const sched::StepPlan& plan);
-  void DrawOne(Sampler& sampler, const float* logits, Draw& draw) const;
+  void DrawRows(const MatrixView<const float>& logits, int first_row, size_t begin, size_t end);
+  void DrawOne(Sampler& sampler, const float* logits, Draw& draw);
+  void DrawToken(Sampler& sampler, std::span<const float> logits, Draw& draw);
   void CollectOutputs();
+  std::span<Draw> DrawnTogether(size_t first);
+  void ObserveDrafts(size_t first);
+  void ProposeDrafts();
+  void TrimToGrammar(SequenceId id, std::vector<TokenId>& drafts) const;
   void Emit(const UpdateSink& sink);
   void AddPromptLogprob(Draw& draw, SequenceUpdate& update) const;
-  void AddToken(Draw& draw, const sched::Sequence& sequence, SequenceUpdate& update);
+  void AddTokens(std::span<Draw> draws, SequenceUpdate& update);
+  std::optional<sched::FinishReason> AddToken(Draw& draw, std::optional<sched::FinishReason> finish,
+                                              SequenceUpdate& update);
   void EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const;
   void EmitScored(const sched::RequestState& request, const UpdateSink& sink) const;
   static TokenLogprobs ToLogprobs(const SampledToken& sampled);
@@ -149,10 +172,14 @@ class Engine {
   // By RequestId, only with a constraint: at the start of the text, for its sequences to copy.
   std::vector<std::optional<text::GrammarMatcher>> grammars_;
   double mask_budget_s_ = 0;
-  std::vector<SequenceId> without_mask_;        // of the step
-  size_t masks_first_ = 0;                      // whose turn it is
-  std::vector<Draw> draws_;                     // of the step, by logit row
-  std::vector<sched::SequenceOutput> outputs_;  // of the step; views draws_
+  std::vector<SequenceId> without_mask_;  // of the step
+  size_t masks_first_ = 0;                // whose turn it is
+  Speculator speculator_;
+  double mask_deadline_s_ = 0;                         // of the step's draws beyond the first
+  std::vector<Draw> draws_;                            // of the step, by logit row
+  std::vector<std::pair<size_t, size_t>> draw_units_;  // what is drawn one after the other
+  std::vector<TokenId> drawn_tokens_;                  // of the step
+  std::vector<sched::SequenceOutput> outputs_;  // of the step; views draws_ and drawn_tokens_
   EngineStats stats_;
 };
 

@@ -4,12 +4,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "kvstore/kv_layout.h"
 #include "model/model_config.h"
 #include "sched/scheduler.h"
 
 namespace quire::engine {
+
+// How tokens are guessed ahead (docs/SPECULATION.md).
+enum class DraftMethod {
+  kNgram,  // what followed the same tokens earlier in the text
+};
+
+struct SpeculationOptions {
+  std::vector<DraftMethod> methods;  // the first that has an idea drafts
+  std::optional<int> tokens;         // drafted at once; absent: as many as pay
+};
 
 struct EngineOptions {
   std::optional<int> max_model_len;       // tokens of the longest sequence; absent: what fits
@@ -25,6 +36,7 @@ struct EngineOptions {
   // Seconds of a step after which no further grammar's mask is begun. Those of usual grammars take
   // tens of microseconds; one request's hard ones must not hold up what others are waiting for.
   double mask_budget_s = 2e-3;
+  SpeculationOptions speculation;
 };
 
 // Memory of the machine that nobody uses now.

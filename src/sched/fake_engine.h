@@ -42,6 +42,26 @@ class FakeEngine {
     return static_cast<TokenId>(Hash(tokens, index) % vocabulary_);
   }
 
+  // Guesses ahead for every running sequence: up to `drafts_max` tokens, of which `right` in 100
+  // are what comes.
+  void ProposeDrafts(base::CounterRng& rng, int drafts_max, int right) {
+    CollectFinished();
+    for (const SequenceId id : scheduler_.running()) {
+      const Sequence& sequence = scheduler_.sequence(id);
+      const int most = std::min(scheduler_.DraftsMax(id), drafts_max);
+      if (sequence.finish_reason || most == 0) continue;
+      std::vector<TokenId> tokens = sequence.tokens;
+      std::vector<TokenId> drafts;
+      for (uint64_t left = rng.NextBelow(most + 1); left > 0; --left) {
+        const bool is_right = static_cast<int>(rng.NextBelow(100)) < right;
+        drafts.push_back(is_right ? NextToken(tokens, sequence.index)
+                                  : static_cast<TokenId>(rng.NextBelow(vocabulary_)));
+        tokens.push_back(drafts.back());
+      }
+      scheduler_.Propose(id, drafts);
+    }
+  }
+
   // The next step does without these running sequences, if it can.
   void SitOut(std::vector<SequenceId> sequences) { sitting_out_ = std::move(sequences); }
 
@@ -86,7 +106,9 @@ class FakeEngine {
 
   void Compute(const Sequence& sequence, const kv::CacheKey& key, const ScheduledSequence& run) {
     if (sequence.evicted == 0) {
-      return frames_.Compute(sequence.lease, sequence.tokens, key, run.first_position, run.tokens);
+      std::vector<TokenId> tokens = sequence.tokens;
+      tokens.insert(tokens.end(), sequence.drafts.begin(), sequence.drafts.begin() + run.drafts);
+      return frames_.Compute(sequence.lease, tokens, key, run.first_position, run.tokens);
     }
     std::vector<int>& positions = positions_.at(sequence.id);
     const auto first = static_cast<int>(positions.size());
@@ -124,7 +146,7 @@ class FakeEngine {
   void Sample(const StepPlan& plan) {
     outputs_.clear();
     drawn_.clear();
-    drawn_.reserve(plan.samplers.size());
+    drawn_.reserve(plan.samplers.size() + plan.draft_tokens);
     candidates_.clear();
     candidates_.reserve(plan.samplers.size());
     for (const ScheduledSequence& run : plan.sequences) {
@@ -137,12 +159,26 @@ class FakeEngine {
           candidates_.push_back(Candidates(row.tokens, 2 * request.request.sequences()));
           output.candidates = candidates_.back();
         } else {
-          drawn_.push_back(NextToken(row.tokens, sequence.index));
-          output.tokens = std::span(&drawn_.back(), 1);
+          output.tokens = Draw(row, run.drafts, sequence.index);
         }
         outputs_.push_back(output);
       }
     }
+  }
+
+  // The next token, and as long as that is what the draft says, the one after it.
+  std::span<const TokenId> Draw(const Sequence& row, int drafts, int index) {
+    const Request& request = scheduler_.request(row.request).request;
+    std::vector<TokenId> tokens = row.tokens;
+    const size_t first = drawn_.size();
+    for (int i = 0; i <= drafts; ++i) {
+      tokens.push_back(NextToken(tokens, index));
+      drawn_.push_back(tokens.back());
+      const int output_tokens = static_cast<int>(tokens.size()) - row.prompt_tokens;
+      if (i == drafts || tokens.back() != row.drafts[i]) break;
+      if (scheduler_.EndWith(request, tokens.back(), output_tokens)) break;
+    }
+    return std::span(drawn_).subspan(first);
   }
 
   std::vector<TokenLogprob> Candidates(std::span<const TokenId> tokens, int count) const {

@@ -236,6 +236,7 @@ void Scheduler::EndSequence(Sequence& sequence, FinishReason reason) {
     output_tokens_mean_ += (sequence.output_tokens() - output_tokens_mean_) / kOutputsRemembered;
   }
   sequence.state = SequenceState::kFinished;
+  sequence.drafts.clear();
   sequence.lease = kv::Lease();
   sequence.survivors = kv::Lease();
   std::erase(running_, sequence.id);

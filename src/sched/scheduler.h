@@ -13,7 +13,9 @@
 //
 // Policy
 //  - A step has a budget of max_num_batched_tokens: decodes first, then prefill chunks of running
-//    sequences, then admissions, each by priority and arrival.
+//    sequences, then admissions, each by priority and arrival; drafts get what is left.
+//  - Drafts are a favour: they are shortened to the budget and the memory that is left when
+//    everybody has been planned, and nobody is preempted, stalled or kept out for them.
 //  - Admission: by priority; among equals preempted requests first, then requests overtaken
 //    max_overtakes times, then the longest cached prefix, then arrival. A request is admitted when
 //    its whole prompt fits the memory that is neither promised to running prefills nor left to
@@ -77,6 +79,8 @@ struct SchedulerStats {
   int64_t steps_mixed = 0;  // prefill and decode together
   int64_t decode_tokens = 0;
   int64_t prefill_tokens = 0;
+  int64_t draft_tokens = 0;           // computed
+  int64_t draft_tokens_accepted = 0;  // of these, that became part of their sequence
   int64_t recomputed_tokens = 0;      // computed again after a preemption; never hits
   int64_t prompt_tokens_queried = 0;  // prompt tokens looked up at first admission
   int64_t prompt_tokens_hit = 0;      // of these, found in the cache
@@ -140,6 +144,18 @@ class Scheduler {
 
   // Between steps: forgets every cached prefix that no running sequence holds.
   void DropCachedPrefixes() { cache_.DropCached(); }
+
+  // Between steps: the most drafts that the next step could compute of a sequence, memory and
+  // budget aside; 0 where it does not decode.
+  int DraftsMax(SequenceId sequence) const;
+  // Between steps: guesses what follows the sequence's tokens, at most DraftsMax() of them.
+  // Replaces what was proposed before; the next step that computes the sequence forgets them.
+  void Propose(SequenceId sequence, std::span<const TokenId> drafts);
+
+  // Whether a sequence of `request` whose newest output token is `token`, the `output_tokens`th,
+  // ends with it: by an ending token or by length.
+  std::optional<FinishReason> EndWith(const Request& request, TokenId token,
+                                      int output_tokens) const;
 
   // Drops requests that have finished and plans the next step. The plan is valid until the next
   // call. An empty plan means that nothing is to be computed. Every plan that is not empty must be
@@ -229,6 +245,7 @@ class Scheduler {
   void Preempt(size_t place);
   std::span<const kv::Lease* const> LeasesBehind(size_t place);
   void AddRun(Sequence& sequence, int tokens);
+  void PlanDrafts();
 
   // admission.cc
   void Admit();
@@ -252,6 +269,7 @@ class Scheduler {
   void ForkSiblings(const ScheduledSequence& run);
   void ApplyOutput(const SequenceOutput& output);
   void AppendTokens(Sequence& sequence, std::span<const TokenId> tokens);
+  void CommitDrafts(const ScheduledSequence& run);
   void EndAll(RequestState& request, FinishReason reason);
   void AdvanceBeams(RequestState& request);
   void PlaceSurvivors(RequestState& request, std::span<const BeamSearch::Survivor> survivors);

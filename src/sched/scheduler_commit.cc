@@ -12,6 +12,9 @@ void Scheduler::Commit(std::span<const SequenceOutput> outputs) {
   cache_.CopiesDone();
   CommitRuns();
   for (const SequenceOutput& output : outputs) ApplyOutput(output);
+  for (const ScheduledSequence& run : plan_.sequences) {
+    if (run.drafts > 0) CommitDrafts(run);
+  }
   for (SequenceId id : plan_.samplers) {
     Sequence& sequence = At(id);
     QUIRE_CHECK(sequence.finish_reason || sequence.awaits_siblings() || sequence.uncomputed() == 1);
@@ -27,7 +30,7 @@ void Scheduler::Commit(std::span<const SequenceOutput> outputs) {
 void Scheduler::CommitRuns() {
   for (const ScheduledSequence& run : plan_.sequences) {
     Sequence& sequence = At(run.sequence);
-    const int computed = run.first_position + run.tokens;
+    const int computed = run.first_position + run.tokens - run.drafts;
     const std::span<const TokenId> tokens = sequence.tokens;
     if (cache_.is_private(sequence.lease)) {
       cache_.CommitPrivate(sequence.lease, computed - sequence.evicted);
@@ -37,6 +40,7 @@ void Scheduler::CommitRuns() {
     sequence.tokens_computed_max = std::max(sequence.tokens_computed_max, computed);
     sequence.prompt_logits_done =
         std::max(sequence.prompt_logits_done, std::min(computed, sequence.prompt_tokens));
+    if (run.drafts == 0) sequence.drafts.clear();
     if (run.samples()) ForkSiblings(run);
     const bool ends_here = RequestOf(sequence).request.sampling.max_tokens == 0;
     if (ends_here && sequence.uncomputed() == 0) EndAll(RequestOf(sequence), FinishReason::kLength);
@@ -74,23 +78,44 @@ void Scheduler::ApplyOutput(const SequenceOutput& output) {
   }
 }
 
-void Scheduler::AppendTokens(Sequence& sequence, std::span<const TokenId> tokens) {
-  const Request& request = RequestOf(sequence).request;
+std::optional<FinishReason> Scheduler::EndWith(const Request& request, TokenId token,
+                                               int output_tokens) const {
   const SamplingParams& sampling = request.sampling;
-  const auto among = [](const std::vector<TokenId>& ids, TokenId token) {
+  const auto is_among = [token](const std::vector<TokenId>& ids) {
     return std::ranges::find(ids, token) != ids.end();
   };
+  const bool ends =
+      is_among(sampling.stop_token_ids) || (!sampling.ignore_eos && is_among(options_.eos_ids));
+  if (ends && output_tokens > sampling.min_tokens) return FinishReason::kStop;
+  if (output_tokens >= MaxTokensOf(request)) return FinishReason::kLength;
+  return std::nullopt;
+}
+
+void Scheduler::AppendTokens(Sequence& sequence, std::span<const TokenId> tokens) {
+  const Request& request = RequestOf(sequence).request;
   for (TokenId token : tokens) {
     sequence.tokens.push_back(token);
-    const bool ends = among(sampling.stop_token_ids, token) ||
-                      (!sampling.ignore_eos && among(options_.eos_ids, token));
-    if (ends && sequence.output_tokens() > sampling.min_tokens) {
-      return EndSequence(sequence, FinishReason::kStop);
-    }
-    if (sequence.output_tokens() >= MaxTokensOf(request)) {
-      return EndSequence(sequence, FinishReason::kLength);
-    }
+    const auto end = EndWith(request, token, sequence.output_tokens());
+    if (end) return EndSequence(sequence, *end);
   }
+}
+
+// The drafts that became part of the sequence are computed; what the step took for the others is
+// free again. Of a sequence that ended meanwhile none is kept.
+void Scheduler::CommitDrafts(const ScheduledSequence& run) {
+  Sequence& sequence = At(run.sequence);
+  const std::span<const TokenId> tokens = sequence.tokens;
+  const int certain = run.first_position + 1;
+  // The last token was drawn and never computed, even where it equals a draft.
+  const int computed = std::max(certain, static_cast<int>(tokens.size()) - 1);
+  const std::span<const TokenId> drafts = std::span(sequence.drafts).first(run.drafts);
+  const auto accepted = std::ranges::mismatch(tokens.subspan(certain), drafts).in2 - drafts.begin();
+  QUIRE_CHECK_LE(computed - certain, accepted);
+  cache_.Commit(sequence.lease, tokens.first(computed));
+  cache_.Truncate(sequence.lease, computed);
+  sequence.tokens_computed_max = std::max(sequence.tokens_computed_max, computed);
+  sequence.drafts.clear();
+  counters_.draft_tokens_accepted += accepted;
 }
 
 void Scheduler::EndAll(RequestState& request, FinishReason reason) {

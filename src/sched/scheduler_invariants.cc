@@ -38,6 +38,7 @@ void Scheduler::CheckInvariants() const {
           QUIRE_CHECK_LT(s.lease.committed(), s.eviction->slots_max());
         }
       }
+      if (!s.drafts.empty()) QUIRE_CHECK(s.state == SequenceState::kRunning);
       if (s.lease.held()) QUIRE_CHECK_LE(s.computed(), static_cast<int>(s.tokens.size()));
     }
     QUIRE_CHECK_EQ(request->finished, all_finished);

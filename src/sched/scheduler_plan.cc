@@ -15,7 +15,7 @@ const StepPlan& Scheduler::Schedule(std::span<const SequenceId> sitting_out) {
   plan_.copies.clear();
   plan_.admitted.clear();
   plan_.preempted.clear();
-  plan_.decode_tokens = plan_.prefill_tokens = plan_.recomputed_tokens = 0;
+  plan_.decode_tokens = plan_.prefill_tokens = plan_.draft_tokens = plan_.recomputed_tokens = 0;
   prefill_runs_.clear();
   prefilling_.clear();
   short_of_memory_ = false;
@@ -24,6 +24,7 @@ const StepPlan& Scheduler::Schedule(std::span<const SequenceId> sitting_out) {
   AdaptHeadroom();
   seats_taken_ = SeatsTaken();
   if (!short_of_memory_) Admit();
+  PlanDrafts();
   // Sequences are run in the order decode, prefill; ranks decided who got memory.
   plan_.sequences.insert(plan_.sequences.end(), prefill_runs_.begin(), prefill_runs_.end());
   const auto copies = cache_.pending_copies();
@@ -35,6 +36,7 @@ const StepPlan& Scheduler::Schedule(std::span<const SequenceId> sitting_out) {
     counters_.steps_mixed += plan_.decode_tokens > 0 && plan_.prefill_tokens > 0;
     counters_.decode_tokens += plan_.decode_tokens;
     counters_.prefill_tokens += plan_.prefill_tokens;
+    counters_.draft_tokens += plan_.draft_tokens;
     counters_.recomputed_tokens += plan_.recomputed_tokens;
   }
   return plan_;
@@ -132,6 +134,7 @@ void Scheduler::Preempt(size_t place) {
   if (sequence.uncomputed() == 1) ++prefill_budget_;
   sequence.lease = kv::Lease();
   sequence.state = SequenceState::kWaiting;
+  sequence.drafts.clear();
   ++sequence.preemptions;
   running_.erase(running_.begin() + static_cast<ptrdiff_t>(place));
   if (place < planning_place_) --planning_place_;
@@ -176,6 +179,49 @@ void Scheduler::AddRun(Sequence& sequence, int tokens) {
       std::max(0, std::min(end, sequence.tokens_computed_max) - run.first_position);
   (decodes ? plan_.decode_tokens : plan_.prefill_tokens) += tokens;
   (decodes ? plan_.sequences : prefill_runs_).push_back(run);
+}
+
+int Scheduler::DraftsMax(SequenceId id) const {
+  const Sequence& sequence = this->sequence(id);
+  const RequestState& request = RequestOf(sequence);
+  if (sequence.state != SequenceState::kRunning || request.beams) return 0;
+  // What a rejected token attended to must not count, and the step scores what it computes.
+  if (sequence.eviction) return 0;
+  // The first token may be drawn for several sequences.
+  if (sequence.output_tokens() == 0 || sequence.uncomputed() != 1) return 0;
+  // All of them accepted, the step gives one token more.
+  int most = MaxTokensOf(request.request) - sequence.output_tokens() - 1;
+  // Completing a residual group seals it, and what is sealed cannot be taken back.
+  const int residual = cache_.options().residual_tokens;
+  const int certain = static_cast<int>(sequence.tokens.size());
+  if (residual > 0) most = std::min(most, residual - 1 - certain % residual);
+  return std::max(0, most);
+}
+
+void Scheduler::Propose(SequenceId id, std::span<const TokenId> drafts) {
+  QUIRE_CHECK(!in_step_);
+  QUIRE_CHECK_LE(static_cast<int>(drafts.size()), DraftsMax(id));
+  At(id).drafts.assign(drafts.begin(), drafts.end());
+}
+
+// Lengthens the decode runs by their drafts. By rank, as with all that is scarce.
+void Scheduler::PlanDrafts() {
+  int budget = options_.max_num_batched_tokens - plan_.tokens();
+  for (ScheduledSequence& run : plan_.sequences) {
+    Sequence& sequence = At(run.sequence);
+    const int certain = run.first_position + run.tokens;
+    int drafts = std::min(static_cast<int>(sequence.drafts.size()), budget);
+    while (drafts > 0 && cache_.FramesToExtend(sequence.lease, certain + drafts, drafts) >
+                             cache_.frames_available()) {
+      --drafts;
+    }
+    if (drafts == 0) continue;
+    QUIRE_CHECK(cache_.Extend(sequence.lease, certain + drafts, drafts));
+    run.tokens += drafts;
+    run.drafts = drafts;
+    plan_.draft_tokens += drafts;
+    budget -= drafts;
+  }
 }
 
 }  // namespace quire::sched

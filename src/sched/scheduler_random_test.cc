@@ -40,6 +40,10 @@ class RandomLoad {
     cache_.frames = 1;
     const int alone = kv::KvCache::FramesForSequence(cache_, options_.max_model_len, 1);
     cache_.frames = alone + Below(3) * Below(4 * alone);
+    if (Below(2) == 0) {
+      drafts_max_ = 1 + Below(12);
+      drafts_right_ = 25 * Below(5);
+    }
     for (int i = 0; i < 3; ++i) prefixes_.push_back(Tokens(1 + Below(options_.max_model_len / 2)));
   }
 
@@ -53,6 +57,7 @@ class RandomLoad {
       }
       MaybeInterrupt();
       MaybeSitOut();
+      if (drafts_max_ > 0) engine_->ProposeDrafts(rng_, drafts_max_, drafts_right_);
       engine_->scheduler().CheckInvariants();
       const bool worked = engine_->Step([&] { MaybeInterrupt(); });
       ASSERT_TRUE(worked || engine_->scheduler().idle()) << "work waits and none was planned";
@@ -240,6 +245,8 @@ class RandomLoad {
   std::vector<Request> requests_;
   std::vector<RequestId> live_;
   std::vector<std::string> disturbed_;
+  int drafts_max_ = 0;
+  int drafts_right_ = 0;  // of 100
 };
 
 TEST(SchedulerUnderRandomLoad, EveryRequestEndsAsIfItWereAlone) {

@@ -6,6 +6,9 @@
 //     KV      |<-- lease.committed() -->|  computed; the rest is still to compute
 //
 // Once tokens were evicted, the lease counts slots: `evicted` fewer than tokens computed.
+//
+// `drafts` are guesses of what follows `tokens`. They are no part of the sequence: the step that
+// computes them beside the sequence's own token says which were right, and drops them.
 #pragma once
 
 #include <algorithm>
@@ -55,6 +58,7 @@ struct Sequence {
   int prompt_logits_done = 0;   // prompt rows whose logits were delivered (prompt_logprobs)
   // Beam search: this beam's continuations, kept until all beams of the request have theirs.
   std::vector<TokenLogprob> candidates;
+  std::vector<TokenId> drafts;  // only while running
 
   bool awaits_siblings() const { return !candidates.empty(); }
   int computed() const { return lease.held() ? evicted + lease.committed() : 0; }

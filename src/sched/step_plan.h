@@ -15,15 +15,24 @@ namespace quire::sched {
 //     sequence.tokens  .....[first_position ... first_position + tokens)....
 //     rows of the run        0   ..   logits_begin   ..   tokens - 1
 //                                     |<- need logits ->|
+//
+// A decode run may be followed by drafts, tokens that somebody guessed to come:
+//
+//     sequence.tokens  ....[last]
+//     sequence.drafts            [d0 ... ... d(drafts - 1)]....
+//     rows of the run        0     1   ..    drafts = tokens - 1
+//                            |<--- need logits, row i for the token after it --->|
 struct ScheduledSequence {
   SequenceId sequence;
   int first_position = 0;  // equals the tokens already computed
   int tokens = 0;
   int logits_begin = 0;  // == tokens: no row needs logits
+  int drafts = 0;        // of the tokens, the last ones: sequence.drafts[0, drafts)
 
   // plan.samplers[samplers_begin, samplers_end): the sequences that draw their next token from the
-  // last row. Empty for a prefill chunk that does not reach the end; usually the sequence itself;
-  // all siblings when the prompt of a request with n > 1 is complete.
+  // last row (with drafts: the sequence alone, from every row whose drafts were drawn before it).
+  // Empty for a prefill chunk that does not reach the end; usually the sequence itself; all
+  // siblings when the prompt of a request with n > 1 is complete.
   int samplers_begin = 0;
   int samplers_end = 0;
 
@@ -42,10 +51,11 @@ struct StepPlan {
   std::vector<SequenceId> preempted;  // lost their lease; they resume by recomputation
   int decode_tokens = 0;
   int prefill_tokens = 0;
+  int draft_tokens = 0;
   int recomputed_tokens = 0;  // of all tokens: those computed before and lost by preemption
 
   bool empty() const { return sequences.empty(); }
-  int tokens() const { return decode_tokens + prefill_tokens; }
+  int tokens() const { return decode_tokens + prefill_tokens + draft_tokens; }
   std::span<const SequenceId> samplers_of(const ScheduledSequence& run) const {
     return std::span<const SequenceId>(samplers).subspan(run.samplers_begin,
                                                          run.samplers_end - run.samplers_begin);
@@ -71,7 +81,8 @@ struct TokenLogprob {
 // What the sampler drew for one sequence of plan.samplers.
 struct SequenceOutput {
   SequenceId sequence;
-  // The tokens to append, in order: one, or with verified drafts several. Unused for beams.
+  // The tokens to append, in order: one; with drafts those of them that were drawn, and the token
+  // drawn after them, if any was. Unused for beams.
   std::span<const TokenId> tokens;
   // Beam search: the best 2 * width continuations of this beam, by log probability, best first.
   std::span<const TokenLogprob> candidates;
