@@ -120,6 +120,7 @@ class TwoLeases {
  private:
   kv::KvCacheOptions Options() const {
     kv::KvCacheOptions options = layout_.CacheOptions(1);
+    options.prefix_caching = kv::PrefixCaching::kOff;
     options.max_leases = 2;
     options.max_lease_tokens = kMaxTokens + 1;
     options.frames = 2 * kv::KvCache::FramesForSequence(options, kMaxTokens + 1, kMaxTokens);
