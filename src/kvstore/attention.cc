@@ -31,7 +31,6 @@ class UnitRunner {
         block_size_(context.layout.block_size()) {}
 
   void Run() {
-    scores_.PackQueries();
     if (unit_.split) return RunSplit(*unit_.split);
     ComputeSpan(unit_.first_span, scratch_.total);
     for (int span = unit_.first_span + 1; span <= unit_.last_span; ++span) {
@@ -45,14 +44,14 @@ class UnitRunner {
   void RunSplit(int split_index) {
     const AttentionPlan::Split& split = context_.list.splits[split_index];
     auto partial = [&](int span) {
-      return context_.plan.partial(split.first_partial + (span - split.first_span) * unit_.rows);
+      return context_.plan.partial(split.first_partial + (span - unit_.seen.first) * unit_.rows);
     };
     for (int span = unit_.first_span; span <= unit_.last_span; ++span) {
       ComputeSpan(span, partial(span));
     }
     if (!context_.plan.FinishUnit(split_index, split.units)) return;
     std::fill_n(scratch_.total.sum, unit_.rows, 0.0f);
-    for (int span = split.first_span; span <= split.last_span; ++span) MergeSpan(partial(span));
+    for (int span = unit_.seen.first; span <= unit_.seen.last; ++span) MergeSpan(partial(span));
     Finish();
   }
 
@@ -84,7 +83,7 @@ class UnitRunner {
     const std::byte* first_values = blocks.count > 0 ? lookup(blocks.first).values : nullptr;
     weights_ = scratch_.scores;
     if (unit_.first_kept) {
-      const AttentionPlan::KeptSpan kept = context_.plan.kept(context_.list, unit_, span);
+      const AttentionPlan::KeptSpan kept = context_.plan.kept(unit_, span);
       weights_ = kept.weights;
       scores_.Weigh(blocks, {weights_, state.max, state.sum}, first_values);
       std::copy_n(state.max, unit_.rows, kept.max);
@@ -93,11 +92,16 @@ class UnitRunner {
     }
     std::memset(state.out, 0, sizeof(float) * unit_.rows * head_dim_);
     for (int i = 0; i < blocks.count; ++i) {
-      const std::byte* next = i + 1 < blocks.count     ? lookup(blocks.first + i + 1).values
-                              : span < unit_.last_span ? lookup(blocks.first + blocks.count).keys
-                                                       : nullptr;
+      const std::byte* next = i + 1 < blocks.count ? lookup(blocks.first + i + 1).values
+                              : GoesOnBehind(span) ? lookup(blocks.first + blocks.count).keys
+                                                   : nullptr;
       AddBlock({blocks.first + i, blocks.start + i * block_size_, next}, state.out);
     }
+  }
+
+  // Whether the unit's next span is the sequence's next one.
+  bool GoesOnBehind(int span) const {
+    return span < unit_.last_span && unit_.seen.is_sinks(span) == unit_.seen.is_sinks(span + 1);
   }
 
   struct Block {
@@ -259,6 +263,9 @@ void Attention(const kernels::KernelTable& kernels, AttentionPlan& plan, const K
   const KvLayout& layout = plan.layout();
   QUIRE_CHECK_EQ(rows.queries.cols, static_cast<int64_t>(plan.q_heads()) * layout.head_dim());
   QUIRE_CHECK_EQ(rows.out.cols, rows.queries.cols);
+  for (const SequenceRun& run : plan.runs()) {
+    if (run.sinks > 0) QUIRE_CHECK_EQ(rows.sink_queries.cols, rows.queries.cols);
+  }
   CheckScores(plan, rows);
   const AttentionPlan::UnitList& list = plan.units(rows.layer);
   LayerContext context{*kernels.attention, plan, store, rows, layout, list};

@@ -7,8 +7,9 @@
 // in spans of kernels::kSpan, aligned at absolute positions; each span has its own softmax (see
 // attention_kernels.h), and spans are merged from left to right in f32:
 //   M = max(m1, m2); sum = sum1 e^(m1-M) + sum2 e^(m2-M); out likewise; at the end out / sum
-// (online softmax, 1805.02867; split over KV as in Flash-Decoding). Memory of positions that a row
-// does not see may hold anything, NaN included.
+// (online softmax, 1805.02867; split over KV as in Flash-Decoding). Sinks that a run's window has
+// left behind (SequenceRun) have spans and softmaxes of their own, merged before the others. Memory
+// of positions that a row does not see may hold anything, NaN included.
 #pragma once
 
 #include <span>
@@ -35,6 +36,10 @@ struct AttentionRows {
   // [plan.requests()] what each request adds to: [kv_heads, slots], with room for every slot that
   // the run's rows see (attention_scores.h).
   std::span<const MatrixView<float>> scores = {};
+  // Rotated to the distance in slots from the sinks instead of the distance in positions: a query
+  // with n kept tokens before it as if it stood at position n, the sinks being at 0, 1... Of rows
+  // whose window has left the sinks of their run behind; others are not read.
+  MatrixView<const float> sink_queries = {};  // [rows, q_heads * head_dim]
 };
 
 // out = softmax(scale * q.k) v for every row of the plan's runs; rows of the batch that belong to

@@ -38,7 +38,7 @@ struct HarnessOptions {
   uint64_t seed = 1;
 };
 
-enum class Stream : uint64_t { kQuery, kKey, kValue, kFrames };
+enum class Stream : uint64_t { kQuery, kKey, kValue, kFrames, kSinkQuery };
 
 inline kernels::KernelTable TableFor(kernels::Isa isa) {
   return {isa, "under test", true, nullptr, kernels::AttentionKernelsFor(isa), nullptr};
@@ -73,7 +73,8 @@ class AttentionHarness {
                         .q_heads = shape.q_heads,
                         .threads = options.threads}),
         team_(options.threads),
-        lengths_(options.sequences, 0) {
+        lengths_(options.sequences, 0),
+        limits_(options.sequences) {
     MakeTables();
     PoisonArena();
     size_t values = static_cast<size_t>(options.max_positions) * q_size();
@@ -101,6 +102,13 @@ class AttentionHarness {
     tables_[sequence][group][block] = id;
   }
   FrameId spare_frame() const { return spare_; }
+
+  // From now on a sequence's rows see the last `window` slots and the first `sinks`.
+  void LimitSight(int sequence, const Sight& limits) { limits_[sequence] = limits; }
+  // Of a sequence's rows in a layer.
+  Sight SightIn(int sequence, int layer) const {
+    return SightOf(Limited({}, sequence), shape_.windows[layer]);
+  }
 
   // [head_dim] of one q head.
   const float* Output(int sequence, int layer, int position, int q_head) const {
@@ -150,7 +158,8 @@ class AttentionHarness {
                  {q_.data(), rows_, q_size()},
                  {out_.data(), rows_, q_size()},
                  {shape_.scale(), shape_.softcap},
-                 scores},
+                 scores,
+                 {sink_q_.data(), rows_, q_size()}},
                 team_);
       TakeOutputs(pieces, layer);
     }
@@ -242,13 +251,20 @@ class AttentionHarness {
           block_tables_[i].push_back({0, {sinks_[sequence][group].data() + frame, 1}});
         }
       }
-      runs_.push_back({rows_, pieces[i].rows, position, block_tables_[i]});
+      runs_.push_back(Limited({rows_, pieces[i].rows, position, block_tables_[i]}, sequence));
       rows_ += pieces[i].rows;
     }
     q_.resize(static_cast<size_t>(rows_) * q_size());
+    sink_q_.resize(q_.size());
     out_.resize(q_.size());
     k_.resize(static_cast<size_t>(rows_) * kv_size());
     v_.resize(k_.size());
+  }
+
+  SequenceRun Limited(SequenceRun run, int sequence) const {
+    run.window = limits_[sequence].window;
+    run.sinks = limits_[sequence].sinks;
+    return run;
   }
 
   // Positions whose residual group is complete at `end`.
@@ -267,10 +283,13 @@ class AttentionHarness {
   }
 
   BlockTable TableOf(int sequence, int group, int position, int sealed_end) {
-    const int first = VisibleRange(position, layout_.window(group)).begin / layout_.block_size();
-    const int end = (sealed_end + layout_.block_size() - 1) / layout_.block_size();
+    const int n = layout_.block_size();
+    const Sight sight = SightOf(Limited({}, sequence), layout_.window(group));
+    const int left_behind = SlotsSeen(position, sight).recent.begin / n;
+    const int first = sight.sinks > 0 ? 0 : left_behind;
+    const int end = (sealed_end + n - 1) / n;
     std::vector<FrameId>& frames = tables_[sequence][group];
-    for (int block = 0; block < first; ++block) {
+    for (int block = (sight.sinks + n - 1) / n; block < left_behind; ++block) {
       std::memset(store_.frame(frames[block]), 0xff, layout_.frame_bytes());
       for (int i = 0; i < layout_.tail_frames(); ++i) {
         const FrameId tail = tails_[sequence][group][block * layout_.tail_frames() + i];
@@ -288,6 +307,7 @@ class AttentionHarness {
         int position = lengths_[sequence] + i;
         for (int c = 0; c < q_size(); ++c) {
           q_[row * q_size() + c] = Value(Stream::kQuery, sequence, layer, position, c);
+          sink_q_[row * q_size() + c] = Value(Stream::kSinkQuery, sequence, layer, position, c);
         }
         bool poisoned = sequence == poisoned_.sequence && position == poisoned_.rows;
         for (int c = 0; c < kv_size(); ++c) {
@@ -318,6 +338,7 @@ class AttentionHarness {
   AttentionPlan plan_;
   base::ThreadTeam team_;
   std::vector<int> lengths_;                               // [sequences]
+  std::vector<Sight> limits_;                              // [sequences]
   std::vector<std::vector<std::vector<FrameId>>> tables_;  // [sequences, groups, blocks]
   std::vector<std::vector<std::vector<FrameId>>> tails_;   // [.., .., blocks * tail_frames]
   std::vector<std::vector<std::vector<FrameId>>> sinks_;   // [.., .., sink_frames]
@@ -328,7 +349,7 @@ class AttentionHarness {
   std::vector<std::vector<std::vector<float>>> scores_;   // [.., .., kv_heads * max_positions]
   std::vector<std::vector<BlockTable>> block_tables_;     // [pieces, groups]
   std::vector<SequenceRun> runs_;
-  std::vector<float> q_, k_, v_, out_;
+  std::vector<float> q_, sink_q_, k_, v_, out_;
   int rows_ = 0;
   Piece poisoned_{-1, -1};  // sequence and position
 };

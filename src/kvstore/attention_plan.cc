@@ -115,8 +115,8 @@ AttentionPlan::RowState AttentionPlan::partial(int index) {
           values + static_cast<size_t>(index) * layout_.head_dim()};
 }
 
-AttentionPlan::KeptSpan AttentionPlan::kept(const UnitList& list, const Unit& unit, int span) {
-  const int index = *unit.first_kept + (span - SpansOf(list, unit).first) * unit.rows;
+AttentionPlan::KeptSpan AttentionPlan::kept(const Unit& unit, int span) {
+  const int index = *unit.first_kept + (span - unit.seen.first) * unit.rows;
   return {reinterpret_cast<float*>(kept_weights_.data()) + static_cast<size_t>(index) * kSpan,
           reinterpret_cast<float*>(kept_max_.data()) + index};
 }
@@ -141,11 +141,14 @@ int AttentionPlan::FirstNewBlock(const SequenceRun& run) const {
 void AttentionPlan::CheckRun(const SequenceRun& run) const {
   QUIRE_CHECK_GE(run.rows, 1);
   QUIRE_CHECK_GE(run.first_position, 0);
+  QUIRE_CHECK(run.window >= 0 && run.sinks >= 0);
   QUIRE_CHECK_EQ(static_cast<int>(run.tables.size()), layout_.table_count());
   const int body_blocks = CeilDiv(SealedEnd(run), layout_.block_size());
   for (int group = 0; group < layout_.group_count(); ++group) {
     const BlockTable& table = run.tables[group];
-    int first_seen = VisibleRange(run.first_position, layout_.window(group)).begin;
+    const Sight sight = SightOf(run, layout_.window(group));
+    const bool sees_sinks = SlotsSeen(run.first_position + run.rows - 1, sight).sinks > 0;
+    const int first_seen = sees_sinks ? 0 : SlotsSeen(run.first_position, sight).recent.begin;
     QUIRE_CHECK_LE(table.first_block, first_seen / layout_.block_size());
     if (body_blocks > table.first_block) {
       QUIRE_CHECK_GE(table.first_block + static_cast<int>(table.frames.size()), body_blocks);
@@ -197,6 +200,7 @@ void AttentionPlan::Build(std::span<const SequenceRun> runs,
     QUIRE_CHECK(request.first_row >= 0 && request.first_row < request.end_row);
     QUIRE_CHECK_LE(request.end_row, runs_[request.run].rows);
     QUIRE_CHECK(!request_of_run_[request.run].has_value());
+    QUIRE_CHECK_EQ(runs_[request.run].sinks, 0);
     request_of_run_[request.run] = i;
   }
   writes_.clear();
@@ -224,13 +228,22 @@ AttentionPlan::RowBlock AttentionPlan::RowBlockAt(int run_index, int first, int 
     const int group = (run.first_position + first / group_size()) / residual;
     end = std::min(end, ((group + 1) * residual - run.first_position) * group_size());
   }
-  RowBlock block{.run = run_index, .first = first, .rows = end - first};
-  const int begin = VisibleRange(run.first_position + first / group_size(), window).begin;
-  const int last = run.first_position + (end - 1) / group_size();
-  block.first_span = begin / kSpan;
-  block.last_span = last / kSpan;
-  block.cost = static_cast<int64_t>(last + 1 - begin) * (block.rows + kLoadCost);
-  return block;
+  const int begin_slot = run.first_position + first / group_size();
+  const int last_slot = run.first_position + (end - 1) / group_size();
+  const Sight sight = SightOf(run, window);
+  const SeenSlots first_seen = SlotsSeen(begin_slot, sight);
+  const int sinks = SlotsSeen(last_slot, sight).sinks;
+  SpanRange seen;
+  seen.sink_spans = CeilDiv(sinks, kSpan);
+  seen.first_recent = first_seen.recent.begin / kSpan;
+  seen.first = seen.first_recent - seen.sink_spans;
+  seen.last = last_slot / kSpan;
+  const int64_t slots = last_slot + 1 - first_seen.recent.begin + sinks;
+  return {.run = run_index,
+          .first = first,
+          .rows = end - first,
+          .seen = seen,
+          .cost = slots * (end - first + kLoadCost)};
 }
 
 template <typename Visit>
@@ -258,7 +271,7 @@ void AttentionPlan::BuildList(UnitList& list) {
                        : cost * layout_.kv_heads() / (limits_.threads * kUnitsPerThread);
   wanted = std::max<int64_t>(wanted, 1);
   ForEachRowBlock(list.window, [&](const RowBlock& block) {
-    const int spans = block.last_span - block.first_span + 1;
+    const int spans = block.seen.last - block.seen.first + 1;
     Cut cut{.parts = std::min(spans, CeilDiv(block.cost, wanted)), .first_kept = std::nullopt};
     const std::optional<int> request = request_of_run_[block.run];
     if (request && block.first == 0) {
@@ -281,7 +294,7 @@ void AttentionPlan::BuildList(UnitList& list) {
 // that nobody could add them up in order, or memory is used up.
 std::optional<int> AttentionPlan::TryReserveKept(const RowBlock& block) {
   if (block.rows != runs_[block.run].rows * group_size()) return std::nullopt;
-  const int64_t wanted = static_cast<int64_t>(block.last_span - block.first_span + 1) * block.rows *
+  const int64_t wanted = static_cast<int64_t>(block.seen.last - block.seen.first + 1) * block.rows *
                          layout_.kv_heads();
   if (wanted > kMaxKept - kept_used_) return std::nullopt;
   return std::exchange(kept_used_, kept_used_ + static_cast<int>(wanted));
@@ -299,7 +312,7 @@ void AttentionPlan::AddScoreUnits(UnitList& list) {
   const auto spans = [&](const ScoreRequest& request) {
     const SequenceRun& run = runs_[request.run];
     const int first = run.first_position + request.first_row;
-    return std::pair(VisibleRange(first, list.window).begin / kSpan,
+    return std::pair(SlotsSeen(first, SightOf(run, list.window)).recent.begin / kSpan,
                      (run.first_position + request.end_row - 1) / kSpan);
   };
   int64_t cost = 0;
@@ -327,21 +340,22 @@ void AttentionPlan::AddScoreUnits(UnitList& list) {
 }
 
 std::optional<int> AttentionPlan::TryReservePartials(const RowBlock& block) {
-  int wanted = (block.last_span - block.first_span + 1) * block.rows;
+  int wanted = (block.seen.last - block.seen.first + 1) * block.rows;
   if (wanted > kMaxPartials - partials_used_) return std::nullopt;
   return std::exchange(partials_used_, partials_used_ + wanted);
 }
 
 void AttentionPlan::AddUnits(UnitList& list, const RowBlock& block, const Cut& cut) {
-  const int spans = block.last_span - block.first_span + 1;
+  const int spans = block.seen.last - block.seen.first + 1;
   const int parts = cut.parts;
   for (int head = 0; head < layout_.kv_heads(); ++head) {
     Unit unit{.run = block.run,
               .kv_head = head,
               .first = block.first,
               .rows = block.rows,
-              .first_span = block.first_span,
-              .last_span = block.last_span,
+              .seen = block.seen,
+              .first_span = block.seen.first,
+              .last_span = block.seen.last,
               .split = std::nullopt,
               .first_kept = std::nullopt,
               .cost = block.cost,
@@ -354,10 +368,10 @@ void AttentionPlan::AddUnits(UnitList& list, const RowBlock& block, const Cut& c
       continue;
     }
     unit.split = static_cast<int>(list.splits.size());
-    list.splits.push_back({parts, block.first_span, block.last_span, *partial});
+    list.splits.push_back({parts, *partial});
     for (int part = 0; part < parts; ++part) {
-      unit.first_span = block.first_span + spans * part / parts;
-      unit.last_span = block.first_span + spans * (part + 1) / parts - 1;
+      unit.first_span = block.seen.first + spans * part / parts;
+      unit.last_span = block.seen.first + spans * (part + 1) / parts - 1;
       unit.cost = block.cost / parts;
       unit.order = static_cast<int>(list.units.size());
       list.units.push_back(unit);

@@ -14,10 +14,10 @@
 //           partial result is stored, and whoever finishes last merges them from left to right.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -29,11 +29,18 @@ namespace quire::kvstore {
 
 // A sequence's part in a step: query i is row first_row + i of the batch and has position
 // first_position + i. After the step's WriteKv the sequence has first_position + rows tokens.
+//
+// A sequence that has evicted tokens lives in slots: positions here are slots then, in the order of
+// its tokens' true positions, which only keys and queries know (they are rotated by them).
 struct SequenceRun {
   int first_row = 0;
   int rows = 0;
   int first_position = 0;
   std::span<const BlockTable> tables;  // [layout.table_count()]
+  // StreamingLLM (2309.17453): a query sees the last `window` slots, itself included, and the first
+  // `sinks` slots of all (Sight); 0: no such limit. Frames in between are not looked at.
+  int window = 0;
+  int sinks = 0;
 };
 
 // Asks for the attention that rows [first_row, end_row) of a run pay to each slot
@@ -65,18 +72,59 @@ inline PositionRange VisibleRange(int position, int window) {
   return {window == 0 || position < window ? 0 : position - window + 1, position + 1};
 }
 
+// What a run's queries see in layers of one window.
+struct Sight {
+  int window = 0;  // as in VisibleRange
+  int sinks = 0;
+};
+
+// The tighter window of both. Layers with a window of their own have learnt to do without the first
+// tokens: they see no sinks.
+inline Sight SightOf(const SequenceRun& run, int layer_window) {
+  if (layer_window == 0) return {run.window, run.window == 0 ? 0 : run.sinks};
+  return {run.window == 0 ? layer_window : std::min(run.window, layer_window), 0};
+}
+
+// The slots that a query sees: the first `sinks` ones by its sink query, the recent ones by its
+// own.
+struct SeenSlots {
+  int sinks = 0;
+  PositionRange recent;
+};
+
+// As long as the window reaches to the sinks nothing is left out, and all is recent.
+inline SeenSlots SlotsSeen(int slot, const Sight& sight) {
+  const PositionRange recent = VisibleRange(slot, sight.window);
+  if (recent.begin <= sight.sinks) return {0, {0, recent.end}};
+  return {sight.sinks, recent};
+}
+
+// Spans that rows see, numbered for merging: first those of the sinks, then the recent ones by
+// their own numbers.
+struct SpanRange {
+  int first = 0;
+  int last = 0;  // inclusive
+  int sink_spans = 0;
+  int first_recent = 0;  // first = first_recent - sink_spans
+
+  bool is_sinks(int span) const { return span < first_recent; }
+  // The number of the span in the sequence.
+  int span_of(int span) const { return is_sinks(span) ? span - (first_recent - sink_spans) : span; }
+};
+
 class AttentionPlan {
  public:
   struct Unit {
     int run = 0;
     int kv_head = 0;
-    int first = 0;  // of the run's rows for this KV head
-    int rows = 0;   // 1..kRowBlock
+    int first = 0;   // of the run's rows for this KV head
+    int rows = 0;    // 1..kRowBlock
+    SpanRange seen;  // by its rows
     int first_span = 0;
     int last_span = 0;         // inclusive
     std::optional<int> split;  // an index into splits; nullopt: the unit sees all spans of its rows
-    // Weights of (span, row) are kept at: first_kept + (span - first of its rows' spans) * rows +
-    // row. Nullopt: they are not kept.
+    // Weights of (span, row) are kept at: first_kept + (span - seen.first) * rows + row. Nullopt:
+    // they are not kept.
     std::optional<int> first_kept;
     int64_t cost = 0;
     int order = 0;
@@ -85,10 +133,7 @@ class AttentionPlan {
   // The units that share one output.
   struct Split {
     int units = 0;
-    int first_span = 0;
-    int last_span = 0;  // inclusive
-    int first_partial =
-        0;  // partial of (span, row): first_partial + (span - first_span) * rows + row
+    int first_partial = 0;  // of (span, row): first_partial + (span - seen.first) * rows + row
   };
 
   // Work of the second pass: one KV head of a request, spans [first_span, last_span].
@@ -150,8 +195,7 @@ class AttentionPlan {
     int run = 0;
     int first = 0;
     int rows = 0;
-    int first_span = 0;
-    int last_span = 0;
+    SpanRange seen;
     int64_t cost = 0;
   };
 
@@ -168,7 +212,7 @@ class AttentionPlan {
 
   // Plans a step. The runs must keep to the limits, and every table must cover the blocks from the
   // first one that the run's first query sees to the one that holds its last query. At most one
-  // request per run.
+  // request per run, of runs without sinks.
   void Build(std::span<const SequenceRun> runs, std::span<const ScoreRequest> requests = {});
 
   const KvLayout& layout() const { return layout_; }
@@ -195,12 +239,7 @@ class AttentionPlan {
     return reinterpret_cast<RowTotal*>(row_totals_.data())[row * limits_.q_heads + q_head];
   }
   // Of a unit that keeps its weights.
-  KeptSpan kept(const UnitList& list, const Unit& unit, int span);
-  // All spans that a unit's rows see, those of the other units of its split included.
-  static std::pair<int, int> SpansOf(const UnitList& list, const Unit& unit) {
-    if (!unit.split) return {unit.first_span, unit.last_span};
-    return {list.splits[*unit.split].first_span, list.splits[*unit.split].last_span};
-  }
+  KeptSpan kept(const Unit& unit, int span);
 
   // The row block that begins at row `first` of a run, where layers see `window` tokens: at most
   // kRowBlock rows, all of one residual group.

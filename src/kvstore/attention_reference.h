@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "kernels/kv_codec_reference.h"
 #include "kvstore/attention_harness.h"
 
@@ -131,8 +133,8 @@ struct ReferenceRow {
 // What a row weighs the tokens with that it sees, and how far f32 arithmetic on plain codecs may
 // stray from that, relatively.
 struct ReferenceWeights {
-  PositionRange seen;
-  std::vector<double> weights;  // [seen]
+  std::vector<int> slots;
+  std::vector<double> weights;  // [slots]
   double tolerance = 0;
 };
 
@@ -150,15 +152,17 @@ class Reference {
   ReferenceWeights Weights(int position, int q_head) const {
     const AttentionShape& shape = harness_.shape();
     const int d = shape.head_dim;
-    ReferenceWeights row{VisibleRange(position, shape.windows[layer_]), {}, 0};
-    std::vector<double> q(d);
-    for (int c = 0; c < d; ++c) {
-      q[c] = harness_.Value(Stream::kQuery, sequence_, layer_, position, q_head * d + c);
+    const SeenSlots seen = SlotsSeen(position, harness_.SightIn(sequence_, layer_));
+    ReferenceWeights row;
+    for (int p = 0; p < seen.recent.end; ++p) {
+      if (p < seen.sinks || p >= seen.recent.begin) row.slots.push_back(p);
     }
-    if (keys_.rotates()) q = Rotated(q);
+    const std::vector<double> own = Query(Stream::kQuery, position, q_head);
+    const std::vector<double> for_sinks = Query(Stream::kSinkQuery, position, q_head);
     double score_error = 0;
     double max = -INFINITY;
-    for (int p = row.seen.begin; p < row.seen.end; ++p) {
+    for (int p : row.slots) {
+      const std::vector<double>& q = p < seen.sinks ? for_sinks : own;
       double score = 0, magnitude = 0;
       for (int c = 0; c < d; ++c) {
         const double product = q[c] * keys_.At(position, p, c) * shape.scale();
@@ -182,10 +186,10 @@ class Reference {
     const int d = harness_.shape().head_dim;
     const ReferenceWeights weights = Weights(position, q_head);
     ReferenceRow row{std::vector<double>(d, 0.0), std::vector<double>(d, 0.0)};
-    for (int p = weights.seen.begin; p < weights.seen.end; ++p) {
-      const double weight = weights.weights[p - weights.seen.begin];
+    for (size_t i = 0; i < weights.slots.size(); ++i) {
+      const double weight = weights.weights[i];
       for (int c = 0; c < d; ++c) {
-        const double v = values_.At(position, p, c);
+        const double v = values_.At(position, weights.slots[i], c);
         row.out[c] += weight * v;
         row.tolerance[c] += weight * std::fabs(v);
       }
@@ -198,11 +202,71 @@ class Reference {
  private:
   static constexpr double kEps = 0x1p-24;
 
+  // In the domain of the stored keys.
+  std::vector<double> Query(Stream stream, int position, int q_head) const {
+    const int d = harness_.shape().head_dim;
+    std::vector<double> q(d);
+    for (int c = 0; c < d; ++c) {
+      q[c] = harness_.Value(stream, sequence_, layer_, position, q_head * d + c);
+    }
+    return keys_.rotates() ? Rotated(q) : q;
+  }
+
   const AttentionHarness& harness_;
   int sequence_;
   int layer_;
   StoredPlane keys_;
   StoredPlane values_;
 };
+
+// Queries and weights of quantized codecs are integers of 16 bits.
+inline constexpr double kQuantizedError = 2e-3;
+
+// A row is within kQuantizedError of the reference in relation to its length; with plain codecs
+// each number is within the bound of f32 arithmetic.
+inline void ExpectNear(const float* out, const ReferenceRow& row, bool quantized) {
+  double error = 0, length = 0;
+  for (size_t c = 0; c < row.out.size(); ++c) {
+    if (!quantized) {
+      ASSERT_NEAR(out[c], row.out[c], row.tolerance[c]) << "channel " << c;
+    }
+    error += (out[c] - row.out[c]) * (out[c] - row.out[c]);
+    length += row.out[c] * row.out[c];
+  }
+  if (quantized) {
+    ASSERT_LE(std::sqrt(error), kQuantizedError * std::sqrt(length));
+  }
+}
+
+// Compares every `stride`-th position of a sequence, one q head each in turn.
+inline void ExpectMatchesDouble(const AttentionHarness& harness, int sequence, int stride) {
+  const AttentionShape& shape = harness.shape();
+  for (int layer = 0; layer < harness.layers(); ++layer) {
+    const KvCodecs codecs = harness.layout().codecs(layer);
+    const bool quantized = IsQuantized(codecs.keys) || IsQuantized(codecs.values);
+    for (int kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
+      const Reference reference(harness, sequence, layer, kv_head);
+      for (int p = 0; p < harness.length(sequence); p += stride) {
+        const int q_head = p % shape.q_heads;
+        if (q_head / shape.group_size() != kv_head) continue;
+        SCOPED_TRACE(fmt::format("layer {} position {} q head {}", layer, p, q_head));
+        ExpectNear(harness.Output(sequence, layer, p, q_head), reference.Row(p, q_head), quantized);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+inline void ExpectSameBits(const AttentionHarness& a, const AttentionHarness& b) {
+  ASSERT_EQ(a.sequences(), b.sequences());
+  for (int layer = 0; layer < a.layers(); ++layer) {
+    for (int s = 0; s < a.sequences(); ++s) {
+      ASSERT_EQ(a.length(s), b.length(s));
+      size_t bytes = static_cast<size_t>(a.length(s)) * a.q_size() * sizeof(float);
+      ASSERT_EQ(std::memcmp(a.Outputs(s, layer).data(), b.Outputs(s, layer).data(), bytes), 0)
+          << "sequence " << s << " layer " << layer;
+    }
+  }
+}
 
 }  // namespace quire::kvstore::testing

@@ -41,10 +41,9 @@ void AddSpan(const LayerContext& context, const AttentionPlan::Unit& unit, const
 
 void AddKeptScores(const LayerContext& context, const AttentionPlan::Unit& unit, SpanScores& scores,
                    const RowState& total) {
-  const auto [first, last] = AttentionPlan::SpansOf(context.list, unit);
-  for (int span = first; span <= last; ++span) {
+  for (int span = unit.seen.first; span <= unit.seen.last; ++span) {
     scores.Find(span);
-    const AttentionPlan::KeptSpan kept = context.plan.kept(context.list, unit, span);
+    const AttentionPlan::KeptSpan kept = context.plan.kept(unit, span);
     AddSpan(context, unit, scores, {span, kept.weights, kept.max}, total);
   }
 }
@@ -57,16 +56,16 @@ void AddScoresAgain(const LayerContext& context, const AttentionPlan::ScoreUnit&
   for (int first = request.first_row * plan.group_size(); first < rows;) {
     const AttentionPlan::RowBlock block = plan.RowBlockAt(request.run, first, context.list.window);
     first += block.rows;
-    const int first_span = std::max(unit.first_span, block.first_span);
-    const int last_span = std::min(unit.last_span, block.last_span);
+    const int first_span = std::max(unit.first_span, block.seen.first);
+    const int last_span = std::min(unit.last_span, block.seen.last);
     if (first_span > last_span) continue;
     AttentionPlan::Unit part;
     part.run = request.run;
     part.kv_head = unit.kv_head;
     part.first = block.first;
     part.rows = block.rows;
+    part.seen = block.seen;
     SpanScores scores(context, part, thread);
-    scores.PackQueries();
     for (int r = 0; r < part.rows; ++r) {
       const AttentionPlan::RowTotal total = plan.row_total(scores.BatchRow(r), scores.QHead(r));
       scratch.total.max[r] = total.max;

@@ -22,9 +22,6 @@ using testing::RunMixed;
 using testing::Scored;
 using testing::TableFor;
 
-// Queries of quantized codecs are integers of 16 bits.
-constexpr double kQuantizedError = 2e-3;
-
 struct Sums {
   std::vector<double> sum;        // [length]
   std::vector<double> tolerance;  // [length] of f32 arithmetic on plain codecs
@@ -40,8 +37,8 @@ Sums ReferenceSums(const AttentionHarness& harness, int layer, int kv_head, int 
     for (int q_head = kv_head * group_size; q_head < (kv_head + 1) * group_size; ++q_head) {
       const testing::ReferenceWeights row = reference.Weights(p, q_head);
       for (size_t i = 0; i < row.weights.size(); ++i) {
-        sums.sum[row.seen.begin + i] += row.weights[i] / group_size;
-        sums.tolerance[row.seen.begin + i] += row.weights[i] / group_size * row.tolerance;
+        sums.sum[row.slots[i]] += row.weights[i] / group_size;
+        sums.tolerance[row.slots[i]] += row.weights[i] / group_size * row.tolerance;
       }
     }
   }
@@ -66,7 +63,7 @@ void ExpectScoresMatchDouble(AttentionHarness& harness, int first) {
         length += want.sum[p] * want.sum[p];
       }
       ASSERT_GT(length, 0);
-      ASSERT_LE(std::sqrt(error), kQuantizedError * std::sqrt(length));
+      ASSERT_LE(std::sqrt(error), testing::kQuantizedError * std::sqrt(length));
     }
   }
 }
@@ -149,14 +146,9 @@ TEST(AttentionScores, SlotsThatNoRowSeesAreLeftAlone) {
 void ExpectSameScores(AttentionHarness& a, AttentionHarness& b) {
   for (int layer = 0; layer < a.layers(); ++layer) {
     for (int s = 0; s < a.sequences(); ++s) {
-      ASSERT_EQ(a.length(s), b.length(s));
       ASSERT_EQ(a.Scores(s, layer).size(), b.Scores(s, layer).size());
       ASSERT_EQ(std::memcmp(a.Scores(s, layer).data(), b.Scores(s, layer).data(),
                             a.Scores(s, layer).size() * sizeof(float)),
-                0)
-          << "sequence " << s << " layer " << layer;
-      ASSERT_EQ(std::memcmp(a.Outputs(s, layer).data(), b.Outputs(s, layer).data(),
-                            a.Outputs(s, layer).size() * sizeof(float)),
                 0)
           << "sequence " << s << " layer " << layer;
     }
@@ -281,7 +273,7 @@ TEST(AttentionScores, EveryRequestIsKeptOrScoredAgainOnceAndNothingGrows) {
       if (!unit.first_kept) continue;
       requests_kept.insert(*plan.request_of(unit.run));
       for (int span = unit.first_span; span <= unit.last_span; ++span) {
-        const float* first = plan.kept(list, unit, span).weights;
+        const float* first = plan.kept(unit, span).weights;
         for (int r = 0; r < unit.rows; ++r) {
           ASSERT_TRUE(weights.insert(first + r * kernels::kSpan).second);
         }

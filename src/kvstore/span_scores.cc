@@ -19,29 +19,38 @@ SpanScores::SpanScores(const LayerContext& context, const AttentionPlan::Unit& u
       head_dim_(context.layout.head_dim()),
       block_size_(context.layout.block_size()),
       group_size_(context.plan.group_size()),
-      row_tiles_((unit.rows + kRowTile - 1) / kRowTile) {}
-
-// Rows are spread evenly over the register tiles.
-void SpanScores::PackQueries() {
-  const float scale = context_.rows.params.scale;
+      sight_(SightOf(run_, context.list.window)),
+      row_tiles_((unit.rows + kRowTile - 1) / kRowTile) {
+  // Rows are spread evenly over the register tiles.
   int first = 0;
   for (int i = 0; i < row_tiles_; ++i) {
-    const int rows = unit_.rows / row_tiles_ + (i < unit_.rows % row_tiles_ ? 1 : 0);
     tiles_[i].first = first;
-    tiles_[i].rows = rows;
-    float* scaled = scratch_.part.out;  // free until the first span is computed
-    for (int r = 0; r < rows; ++r) {
-      const float* q = context_.rows.queries.row(BatchRow(first + r)) +
-                       static_cast<int64_t>(QHead(first + r)) * head_dim_;
+    tiles_[i].rows = unit_.rows / row_tiles_ + (i < unit_.rows % row_tiles_ ? 1 : 0);
+    first += tiles_[i].rows;
+  }
+}
+
+// Scales the queries, rotates them as the keys are, and prepares them for the keys' codec and for
+// keys that are seen in f16.
+void SpanScores::PackQueries() {
+  if (packed_ == queries_) return;
+  packed_ = queries_;
+  const MatrixView<const float>& queries =
+      queries_ == Queries::kOwn ? context_.rows.queries : context_.rows.sink_queries;
+  const float scale = context_.rows.params.scale;
+  for (const RowTile& tile : tiles()) {
+    float* scaled = scratch_.part.out;
+    for (int r = 0; r < tile.rows; ++r) {
+      const float* q = queries.row(BatchRow(tile.first + r)) +
+                       static_cast<int64_t>(QHead(tile.first + r)) * head_dim_;
       float* row = scaled + r * head_dim_;
       for (int c = 0; c < head_dim_; ++c) row[c] = q[c] * scale;
       if (rotates_keys_) context_.kernels.rotate(row, head_dim_);
     }
-    Prepare(key_codec_, scaled, tiles_[i]);
+    Prepare(key_codec_, scaled, tile);
     if (key_codec_ != KvCodec::kF16 && scratch_.full_queries != nullptr) {
-      Prepare(KvCodec::kF16, scaled, tiles_[i]);
+      Prepare(KvCodec::kF16, scaled, tile);
     }
-    first += rows;
   }
 }
 
@@ -55,7 +64,10 @@ std::byte* SpanScores::PreparedQueries(KvCodec codec, int first_row) const {
   return queries + first_row * kernels::PreparedQueryBytes(head_dim_);
 }
 
-SpanBlocks SpanScores::Find(int span) {
+SpanBlocks SpanScores::Find(int numbered) {
+  const bool of_sinks = unit_.seen.is_sinks(numbered);
+  const int span = unit_.seen.span_of(numbered);
+  queries_ = of_sinks ? Queries::kForSinks : Queries::kOwn;
   int begin = kSpan;
   int end = 0;
   for (int i = 0; i < row_tiles_; ++i) {
@@ -63,7 +75,8 @@ SpanBlocks SpanScores::Find(int span) {
     tile.begin = tile.common_end = kSpan;
     tile.end = tile.common_begin = 0;
     for (int r = tile.first; r < tile.first + tile.rows; ++r) {
-      const PositionRange seen = VisibleRange(Position(r), context_.list.window);
+      const SeenSlots slots = SlotsSeen(Position(r), sight_);
+      const PositionRange seen = of_sinks ? PositionRange{0, slots.sinks} : slots.recent;
       begin_[r] = std::clamp(seen.begin - span * kSpan, 0, kSpan);
       end_[r] = std::clamp(seen.end - span * kSpan, 0, kSpan);
       tile.common_begin = std::max(tile.common_begin, begin_[r]);
@@ -81,6 +94,7 @@ SpanBlocks SpanScores::Find(int span) {
 }
 
 void SpanScores::Weigh(const SpanBlocks& blocks, const SpanWeights& out, const std::byte* next) {
+  PackQueries();
   for (int i = 0; i < blocks.count; ++i) {
     const std::byte* then = i + 1 < blocks.count ? lookup_(blocks.first + i + 1).keys : next;
     ScoreBlock({blocks.first + i, blocks.start + i * block_size_, then}, out.weights);

@@ -3,6 +3,7 @@
 // scores (attention_scores.h), so that both find the same weights to the last bit.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "kernels/attention_kernels.h"
@@ -53,14 +54,11 @@ class SpanScores {
   // Of rows [unit.first, unit.first + unit.rows) of the unit's run and KV head, on one thread.
   SpanScores(const LayerContext& context, const AttentionPlan::Unit& unit, int thread);
 
-  // Scales the queries, rotates them as the keys are, and prepares them for the keys' codec and for
-  // keys that are seen in f16. To be called first; uses the scratch's `part`.
-  void PackQueries();
-
-  // Finds what each row sees of a span.
+  // Finds what each row sees of a span, numbered as in unit.seen.
   SpanBlocks Find(int span);
 
-  // Weights of the span found last. `next` will be read afterwards, or null.
+  // Weights of the span found last. `next` will be read afterwards, or null. What lies in the
+  // scratch's part.out is lost.
   void Weigh(const SpanBlocks& blocks, const SpanWeights& out, const std::byte* next);
 
   // As found last: the row tiles, and tokens [begin, end) that a row sees.
@@ -79,11 +77,15 @@ class SpanScores {
  private:
   static constexpr int kMaxRowTiles = (kRowBlock + kernels::kRowTile - 1) / kernels::kRowTile;
 
+  // A row's queries: for recent slots, and for sinks that its window has left behind.
+  enum class Queries { kOwn, kForSinks };
+
   struct Block {
     int index;              // in the sequence
     int start;              // its first token, counted from the span's start
     const std::byte* next;  // read after it, or null
   };
+  void PackQueries();
   void Prepare(kernels::KvCodec codec, const float* scaled, const RowTile& tile);
   std::byte* PreparedQueries(kernels::KvCodec codec, int first_row) const;
   void ScoreBlock(const Block& block, float* scores);
@@ -99,6 +101,9 @@ class SpanScores {
   int head_dim_;
   int block_size_;
   int group_size_;
+  Sight sight_;
+  Queries queries_ = Queries::kOwn;  // that the span found last wants
+  std::optional<Queries> packed_;    // that lie in the scratch
   int row_tiles_;
   RowTile tiles_[kMaxRowTiles];
   int begin_[kRowBlock];
