@@ -11,6 +11,19 @@ BatchBuilder::BatchBuilder(const model::StepLimits& limits, int tables) : tables
   logit_owners_.reserve(limits.rows);
 }
 
+namespace {
+
+// StreamingLLM's window moves away from its sinks. Where tokens are given up in groups, those that
+// it has left are still there.
+void LimitSight(const sched::Sequence& sequence, kvstore::SequenceRun& run) {
+  if (sequence.evicted == 0 || sequence.eviction->policy != kv::EvictionPolicy::kStreaming) return;
+  run.window = sequence.eviction->budget + 1 - sequence.eviction->first;
+  run.sinks = sequence.eviction->first;
+  run.evicted = sequence.evicted;
+}
+
+}  // namespace
+
 model::Batch BatchBuilder::Build(const sched::StepPlan& plan, const sched::Scheduler& scheduler) {
   tokens_.clear();
   positions_.clear();
@@ -42,6 +55,7 @@ model::Batch BatchBuilder::Build(const sched::StepPlan& plan, const sched::Sched
     // Attention counts what the lease holds; only RoPE knows positions.
     const int first_slot = scheduled.first_position - sequence.evicted;
     runs_.push_back({first_row, scheduled.tokens, first_slot, {}});
+    LimitSight(sequence, runs_.back());
   }
   // Only now: tables_ has stopped growing.
   for (size_t run = 0; run < runs_.size(); ++run) {

@@ -264,6 +264,7 @@ class AttentionHarness {
   SequenceRun Limited(SequenceRun run, int sequence) const {
     run.window = limits_[sequence].window;
     run.sinks = limits_[sequence].sinks;
+    run.evicted = limits_[sequence].evicted;
     return run;
   }
 

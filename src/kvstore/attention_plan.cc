@@ -141,7 +141,7 @@ int AttentionPlan::FirstNewBlock(const SequenceRun& run) const {
 void AttentionPlan::CheckRun(const SequenceRun& run) const {
   QUIRE_CHECK_GE(run.rows, 1);
   QUIRE_CHECK_GE(run.first_position, 0);
-  QUIRE_CHECK(run.window >= 0 && run.sinks >= 0);
+  QUIRE_CHECK(run.window >= 0 && run.sinks >= 0 && run.evicted >= 0);
   QUIRE_CHECK_EQ(static_cast<int>(run.tables.size()), layout_.table_count());
   const int body_blocks = CeilDiv(SealedEnd(run), layout_.block_size());
   for (int group = 0; group < layout_.group_count(); ++group) {

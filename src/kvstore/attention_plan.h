@@ -41,6 +41,7 @@ struct SequenceRun {
   // `sinks` slots of all (Sight); 0: no such limit. Frames in between are not looked at.
   int window = 0;
   int sinks = 0;
+  int evicted = 0;  // tokens that are gone between the sinks and the slots behind them
 };
 
 // Asks for the attention that rows [first_row, end_row) of a run pay to each slot
@@ -76,13 +77,17 @@ inline PositionRange VisibleRange(int position, int window) {
 struct Sight {
   int window = 0;  // as in VisibleRange
   int sinks = 0;
+  int evicted = 0;
 };
 
 // The tighter window of both. Layers with a window of their own have learnt to do without the first
 // tokens: they see no sinks.
 inline Sight SightOf(const SequenceRun& run, int layer_window) {
-  if (layer_window == 0) return {run.window, run.window == 0 ? 0 : run.sinks};
-  return {run.window == 0 ? layer_window : std::min(run.window, layer_window), 0};
+  if (layer_window == 0) {
+    const bool sees_all = run.window == 0 && run.evicted == 0;
+    return {run.window, sees_all ? 0 : run.sinks, run.evicted};
+  }
+  return {run.window == 0 ? layer_window : std::min(run.window, layer_window), 0, 0};
 }
 
 // The slots that a query sees: the first `sinks` ones by its sink query, the recent ones by its
@@ -92,11 +97,12 @@ struct SeenSlots {
   PositionRange recent;
 };
 
-// As long as the window reaches to the sinks nothing is left out, and all is recent.
+// As long as the window reaches to the sinks, and nothing between them is gone, all is recent.
 inline SeenSlots SlotsSeen(int slot, const Sight& sight) {
   const PositionRange recent = VisibleRange(slot, sight.window);
-  if (recent.begin <= sight.sinks) return {0, {0, recent.end}};
-  return {sight.sinks, recent};
+  if (recent.begin <= sight.sinks && sight.evicted == 0) return {0, {0, recent.end}};
+  const int sinks = std::min(sight.sinks, slot);
+  return {sinks, {std::max(recent.begin, sinks), recent.end}};
 }
 
 // Spans that rows see, numbered for merging: first those of the sinks, then the recent ones by

@@ -37,19 +37,26 @@ TEST(Streaming, AQuerySeesTheSinksAndItsWindow) {
 }
 
 TEST(Streaming, LayersWithAWindowOfTheirOwnKeepTheTighterOneAndSeeNoSinks) {
-  const SequenceRun run{0, 1, 0, {}, 50, 4};
+  SequenceRun run{0, 1, 0, {}, 50, 4};
   EXPECT_EQ(SightOf(run, 0).window, 50);
   EXPECT_EQ(SightOf(run, 0).sinks, 4);
   EXPECT_EQ(SightOf(run, 20).window, 20);
   EXPECT_EQ(SightOf(run, 200).window, 50);
   EXPECT_EQ(SightOf(run, 200).sinks, 0);
+  run.window = 0;
+  EXPECT_EQ(SightOf(run, 0).sinks, 0);
+  run.evicted = 10;
+  EXPECT_EQ(SightOf(run, 0).sinks, 4);
+  EXPECT_EQ(SlotsSeen(30, SightOf(run, 0)).sinks, 4);
+  EXPECT_EQ(SlotsSeen(30, SightOf(run, 0)).recent.begin, 4);
   EXPECT_EQ(SightOf(SequenceRun{}, 20).window, 20);
   EXPECT_EQ(SightOf(SequenceRun{}, 0).window, 0);
 }
 
 TEST(Streaming, MatchesDoublePrecisionInEveryCodecWhileAllInBetweenIsPoisoned) {
   for (KvCodec codec : kernels::kAllKvCodecs) {
-    for (const Sight& limits : {Sight{64, 4}, Sight{100, 0}, Sight{33, 40}, Sight{7, 1}}) {
+    for (const Sight& limits : {Sight{64, 4}, Sight{100, 0}, Sight{33, 40}, Sight{7, 1},
+                                Sight{0, 4, 10}, Sight{50, 4, 1}, Sight{0, 270, 1}}) {
       SCOPED_TRACE(fmt::format("{} window {} sinks {}", Name(codec), limits.window, limits.sinks));
       AttentionShape shape{.q_heads = 6, .kv_heads = 2, .head_dim = 32};
       shape.format = {codec, codec, 32};

@@ -104,7 +104,13 @@ class PlaneSlots {
 // Repacks one plane of one layer and KV head.
 class PlaneRepacker {
  public:
-  PlaneRepacker(const PlaneSlots::Context& context, const Repack& repack, int row, std::byte* full)
+  // A block's f16 piece, and a piece as it was before it is written.
+  struct Scratch {
+    std::byte* full = nullptr;
+    std::byte* before = nullptr;
+  };
+  PlaneRepacker(const PlaneSlots::Context& context, const Repack& repack, int row,
+                const Scratch& scratch)
       : context_(context),
         layout_(context.store.layout()),
         layer_(row / layout_.kv_heads()),
@@ -112,7 +118,7 @@ class PlaneRepacker {
         from_(context, {repack.from, layer_, row % layout_.kv_heads()}, repack.from_slots),
         to_(context, {repack.to, layer_, row % layout_.kv_heads()},
             static_cast<int>(repack.kept.cols)),
-        full_(full) {}
+        scratch_(scratch) {}
 
   void Run() {
     const int slots = static_cast<int>(kept_.size());
@@ -128,14 +134,16 @@ class PlaneRepacker {
 
  private:
   bool keys() const { return context_.plane == Plane::kKeys; }
+  size_t PieceBytes() const {
+    return keys() ? layout_.key_bytes(layer_) : layout_.value_bytes(layer_);
+  }
   bool StoresAlone() const { return kernels::StoresTokensAlone(to_.codec(), context_.plane); }
 
   // Slots [first, end) of one block that is sealed, or encoded as it is written.
   void PackBody(int first, int end) {
     if (IsWholeBlock(first, end)) {
-      const size_t bytes = keys() ? layout_.key_bytes(layer_) : layout_.value_bytes(layer_);
-      std::memcpy(to_.BodyPiece(first / layout_.block_size()),
-                  from_.BodyPiece(kept_[first] / layout_.block_size()), bytes);
+      std::memmove(to_.BodyPiece(first / layout_.block_size()),
+                   from_.BodyPiece(kept_[first] / layout_.block_size()), PieceBytes());
     } else if (layout_.has_tail() && !HasCodesOfAll(first, end)) {
       Seal(first, end);
     } else {
@@ -172,16 +180,21 @@ class PlaneRepacker {
   void Seal(int first, int end) {
     const int n = layout_.block_size();
     for (int i = first; i < end; ++i) {
-      to_.CopyAsF16(from_.Seen(kept_[i]), {full_, n, i - first});
+      to_.CopyAsF16(from_.Seen(kept_[i]), {scratch_.full, n, i - first});
     }
     const kernels::KvCodecKernels& codec = context_.kernels.codec(to_.codec());
     const int skip = first == 0 ? to_.sinks() : 0;
+    // In place: codes that are put back may be those of this block.
+    std::byte* const piece = to_.BodyPiece(first / n);
+    if (StoresAlone()) std::memcpy(scratch_.before, piece, PieceBytes());
     (keys() ? codec.seal_keys
-            : codec.seal_values)({full_, layout_.head_dim(), n, skip, to_.BodyPiece(first / n)});
+            : codec.seal_values)({scratch_.full, layout_.head_dim(), n, skip, piece});
     if (!StoresAlone()) return;
     for (int i = first + skip; i < end; ++i) {
-      const PlaneSlots::Stored seen = from_.Seen(kept_[i]);
-      if (seen.codec == to_.codec()) to_.Copy(seen.codec, seen.at, to_.InBody(i));
+      PlaneSlots::Stored seen = from_.Seen(kept_[i]);
+      if (seen.codec != to_.codec()) continue;
+      if (seen.at.piece == piece) seen.at.piece = scratch_.before;
+      to_.Copy(seen.codec, seen.at, to_.InBody(i));
     }
   }
 
@@ -191,7 +204,7 @@ class PlaneRepacker {
   std::span<const int> kept_;  // [slots]
   PlaneSlots from_;
   PlaneSlots to_;
-  std::byte* full_;  // a block's f16 piece
+  Scratch scratch_;
 };
 
 void CheckRepack(const KvLayout& layout, const Repack& repack) {
@@ -213,18 +226,18 @@ KvRepacker::KvRepacker(const KvLayout& layout, int threads)
     : full_bytes_(
           std::max(layout.full_key_bytes(), layout.full_pair_bytes() - layout.full_key_bytes())),
       threads_(threads),
-      full_(Buffer::AllocateOrThrow(full_bytes_ * threads)) {}
+      scratch_(Buffer::AllocateOrThrow(2 * full_bytes_ * threads)) {}
 
 void KvRepacker::Run(const kernels::KernelTable& kernels, KvStore& store, const Repack& repack,
                      base::ThreadTeam& team) {
   QUIRE_CHECK_LE(team.size(), threads_);
   CheckRepack(store.layout(), repack);
   team.ParallelFor(repack.kept.rows, 1, [&](int64_t begin, int64_t end, int thread) {
-    std::byte* full = full_.data() + thread * full_bytes_;
+    std::byte* full = scratch_.data() + 2 * thread * full_bytes_;
     for (int64_t row = begin; row < end; ++row) {
       for (const Plane plane : {Plane::kKeys, Plane::kValues}) {
         const PlaneSlots::Context context{*kernels.attention, store, plane};
-        PlaneRepacker(context, repack, static_cast<int>(row), full).Run();
+        PlaneRepacker(context, repack, static_cast<int>(row), {full, full + full_bytes_}).Run();
       }
     }
   });

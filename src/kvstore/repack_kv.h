@@ -27,18 +27,19 @@
 namespace quire::kvstore {
 
 struct Repack {
-  // The source: a sequence of so many computed slots. Its frames are only read; others may share
-  // them.
+  // The source: a sequence of so many computed slots. Its frames are only read, and others may share
+  // them, unless they are the target's too.
   std::span<const BlockTable> from;  // [layout.table_count()]
   int from_slots = 0;
-  // A sequence with room for kept.cols slots, in other frames, as a step that computed all of them
-  // would leave it.
+  // A sequence with room for kept.cols slots, as a step that computed all of them would leave it: in
+  // other frames, or in the source's first ones. The latter takes whole residual groups, and the
+  // source's sinks stay.
   std::span<const BlockTable> to;  // [layout.table_count()]
   // Slots of the source that stay, per layer and KV head, ascending: slot kept(row, i) becomes i.
   MatrixView<const int> kept;  // [layers * kv_heads, slots], row = layer * kv_heads + kv_head
 };
 
-// Owns scratch for one block per thread, allocated at construction.
+// Owns scratch for two blocks per thread, allocated at construction.
 class KvRepacker {
  public:
   KvRepacker(const KvLayout& layout, int threads);
@@ -48,9 +49,9 @@ class KvRepacker {
            base::ThreadTeam& team);
 
  private:
-  size_t full_bytes_ = 0;  // of a block's f16 keys or values
+  size_t full_bytes_ = 0;  // of a block's f16 keys or values, which no codec exceeds
   int threads_ = 0;
-  Buffer full_;  // [threads, full_bytes]
+  Buffer scratch_;  // [threads, 2, full_bytes]
 };
 
 // In one layer and KV head: the token of slot `from` replaces that of slot `to`.

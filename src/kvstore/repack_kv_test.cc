@@ -82,17 +82,11 @@ class TwoLeases {
   // kept [layers * kv_heads, slots]
   void Repack(const std::vector<std::vector<int>>& kept) {
     const int slots = static_cast<int>(kept.front().size());
-    std::vector<int> flat;
-    for (const std::vector<int>& row : kept) flat.insert(flat.end(), row.begin(), row.end());
     target_ = std::move(*cache_.Reserve(cache_.NoMatch({}), slots));
-    const std::vector<BlockTable> from = Tables(source_);
-    const std::vector<BlockTable> to = Tables(target_);
-    repacker_.Run(
-        kernels_, store_,
-        {from, source_.committed(), to, {flat.data(), static_cast<int64_t>(kept.size()), slots}},
-        team_);
+    RepackInto(target_, kept);
     Commit(target_, slots);
   }
+  void RepackInPlace(const std::vector<std::vector<int>>& kept) { RepackInto(source_, kept); }
 
   void Move(const std::vector<TokenMove>& moves) {
     MoveTokens(kernels_, store_, Tables(source_), moves);
@@ -118,6 +112,17 @@ class TwoLeases {
   }
 
  private:
+  void RepackInto(const kv::Lease& target, const std::vector<std::vector<int>>& kept) {
+    std::vector<int> flat;
+    for (const std::vector<int>& row : kept) flat.insert(flat.end(), row.begin(), row.end());
+    const std::vector<BlockTable> from = Tables(source_);
+    const std::vector<BlockTable> to = Tables(target);
+    const auto rows = static_cast<int64_t>(kept.size());
+    const auto slots = static_cast<int64_t>(kept.front().size());
+    repacker_.Run(kernels_, store_,
+                  {from, source_.committed(), to, {flat.data(), rows, slots}}, team_);
+  }
+
   kv::KvCacheOptions Options() const {
     kv::KvCacheOptions options = layout_.CacheOptions(1);
     options.prefix_caching = kv::PrefixCaching::kOff;
@@ -337,6 +342,46 @@ TEST(RepackKv, EveryKeptTokenIsFoundInItsNewSlotInEveryCodec) {
   EXPECT_GT(ways.exact, 10'000);
   EXPECT_GT(ways.to_f16, 2'000);
   EXPECT_GT(ways.sealed, 10'000);
+}
+
+// What becomes of a lease's own first slots is what another would have got.
+TEST(RepackKv, InPlaceGivesWhatAnotherLeaseWouldHold) {
+  for (const Case& c : Cases()) {
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      SCOPED_TRACE(fmt::format("{} seed {}", Name(c.format), seed));
+      base::CounterRng rng(seed, 6, 0);
+      TwoLeases apart(c);
+      TwoLeases in_place(c);
+      const KvLayout& layout = apart.layout();
+      const int unit = std::max(1, layout.residual_tokens());
+      const int tokens = kMaxTokens / unit * unit;
+      const int slots = unit * (1 + static_cast<int>(rng.NextBelow(tokens / unit)));
+      const int sinks = layout.sink_tokens();
+      std::vector<std::vector<int>> kept;
+      for (int row = 0; row < kLayers * kHeads; ++row) {
+        kept.push_back(RandomKept(tokens, slots, rng));
+        for (int i = 0; i < std::min(sinks, slots); ++i) kept.back()[i] = i;
+        for (int i = sinks; i < slots; ++i) {
+          kept.back()[i] = std::max(kept.back()[i], kept.back()[i - 1] + 1);
+        }
+      }
+      apart.Fill(tokens, 40);
+      apart.Repack(kept);
+      in_place.Fill(tokens, 40);
+      in_place.RepackInPlace(kept);
+      for (int row = 0; row < kLayers * kHeads; ++row) {
+        for (const Plane plane : {Plane::kKeys, Plane::kValues}) {
+          const int layer = row / kHeads;
+          const int head = row % kHeads;
+          const SeenPlane want = apart.Seen(apart.target(), layer, head, plane);
+          const SeenPlane have = in_place.Seen(in_place.source(), layer, head, plane);
+          for (int i = 0; i < slots; ++i) {
+            ASSERT_EQ(have[i].row, want[i].row) << "row " << row << " slot " << i;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(RepackKv, KeepingEverythingLosesNothing) {

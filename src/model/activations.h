@@ -35,6 +35,10 @@ class Activations {
   MatrixView<float> logits(int64_t rows) { return logits_.View(rows); }      // [rows, vocab_size]
   MatrixView<float> cos(int64_t rows) { return cos_.View(rows); }            // [rows, rope pairs]
   MatrixView<float> sin(int64_t rows) { return sin_.View(rows); }            // [rows, rope pairs]
+  // The same of queries as StreamingLLM's sinks are seen by; memory is touched only if there are.
+  MatrixView<float> sink_q(int64_t rows) { return sink_q_.View(rows); }
+  MatrixView<float> sink_cos(int64_t rows) { return sink_cos_.View(rows); }
+  MatrixView<float> sink_sin(int64_t rows) { return sink_sin_.View(rows); }
 
   kernels::PackedActivations& packed() { return packed_; }
 
@@ -57,7 +61,8 @@ class Activations {
     int64_t cols_;
   };
 
-  Rows hidden_, normed_, branch_, q_, k_, v_, attended_, gate_, up_, logits_, cos_, sin_;
+  Rows hidden_, normed_, branch_, q_, k_, v_, attended_, gate_, up_, logits_, cos_, sin_, sink_q_,
+      sink_cos_, sink_sin_;
   kernels::PackedActivations packed_;
 };
 

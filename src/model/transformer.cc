@@ -40,23 +40,27 @@ Transformer::Transformer(const TransformerParts& parts, const kvstore::KvLayout&
                      .q_heads = parts.config.q_heads,
                      .threads = parts.team.size()}) {
   layer_scores_.reserve(limits.sequences);
+  slots_.reserve(limits.rows);
 }
 
 void Transformer::Forward(const Batch& batch, kvstore::KvStore& store) {
   rows_ = static_cast<int64_t>(batch.tokens.size());
   QUIRE_CHECK_LE(rows_, limits_.rows);
   plan_.Build(batch.runs, batch.score_requests);
-  PrepareAngles(batch.positions);
+  PrepareAngles(batch.positions, PositionAngles());
+  PrepareSinkAngles(batch.runs);
   Embed(batch.tokens);  // hidden: [rows, hidden_size]
 
   for (int layer = 0; layer < config_.layers; ++layer) {
     const LayerWeights& weights = weights_.layers[layer];
     ProjectQkv(weights);
     PlaceHeads(weights);
+    MatrixView<const float> sink_queries;
+    if (sees_sinks_) sink_queries = activations_.sink_q(rows_);
     WriteKv(kernels_, plan_, store, {layer, activations_.k(rows_), activations_.v(rows_)}, team_);
     Attention(kernels_, plan_, store,
               {layer, activations_.q(rows_), activations_.attended(rows_), attention_,
-               ScoresOfLayer(batch, layer)},
+               ScoresOfLayer(batch, layer), sink_queries},
               team_);
     // Beyond the last attention a row matters only if its logits are wanted.
     if (layer == config_.layers - 1) KeepRows(batch.logit_rows);
@@ -106,15 +110,26 @@ void Transformer::Embed(std::span<const TokenId> tokens) {
   });
 }
 
-void Transformer::PrepareAngles(std::span<const int> positions) {
-  MatrixView<float> cos = activations_.cos(rows_);  // [rows, rope pairs]
-  MatrixView<float> sin = activations_.sin(rows_);
+void Transformer::PrepareAngles(std::span<const int> positions, const Angles& angles) {
+  const auto& [cos, sin] = angles;
   team_.ParallelFor(rows_, kRowGrain, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
       rope_.Angles(positions[row], {cos.row(row), static_cast<size_t>(cos.cols)},
                    {sin.row(row), static_cast<size_t>(sin.cols)});
     }
   });
+}
+
+// A query meets sinks as if it stood at its slot: the tokens between are gone (StreamingLLM,
+// 2309.17453).
+void Transformer::PrepareSinkAngles(std::span<const kvstore::SequenceRun> runs) {
+  sees_sinks_ = std::ranges::any_of(runs, [](const auto& run) { return run.sinks > 0; });
+  if (!sees_sinks_) return;
+  slots_.assign(rows_, 0);
+  for (const kvstore::SequenceRun& run : runs) {
+    for (int i = 0; i < run.rows; ++i) slots_[run.first_row + i] = run.first_position + i;
+  }
+  PrepareAngles(slots_, SinkAngles());
 }
 
 void Transformer::ProjectQkv(const LayerWeights& weights) {
@@ -129,8 +144,7 @@ void Transformer::ProjectQkv(const LayerWeights& weights) {
 void Transformer::PlaceHeads(const LayerWeights& weights) {
   const MatrixView<float> q = activations_.q(rows_);
   const MatrixView<float> k = activations_.k(rows_);
-  const MatrixView<const float> cos = activations_.cos(rows_);
-  const MatrixView<const float> sin = activations_.sin(rows_);
+  const Angles angles = PositionAngles();
   const auto rotate = config_.rope.pairing == RopePairing::kHalves ? kernels_.vector->rope_halves
                                                                    : kernels_.vector->rope_adjacent;
   team_.ParallelFor(rows_, kRowGrain, [&](int64_t begin, int64_t end, int) {
@@ -143,10 +157,16 @@ void Transformer::PlaceHeads(const LayerWeights& weights) {
       kernels_.vector->rms_norm_heads(k_part, weights.k_norm.data(), config_.head_dim,
                                       config_.norm_eps);
     }
-    const kernels::RopeRows angles{cos.row_range(begin, count), sin.row_range(begin, count),
-                                   config_.head_dim};
-    rotate(q_part, angles);
-    rotate(k_part, angles);
+    const auto of_rows = [&](const Angles& all) -> kernels::RopeRows {
+      return {all.cos.row_range(begin, count), all.sin.row_range(begin, count), config_.head_dim};
+    };
+    if (sees_sinks_) {
+      const MatrixView<float> sink_part = activations_.sink_q(rows_).row_range(begin, count);
+      std::copy_n(q_part.row(0), count * q_part.cols, sink_part.row(0));
+      rotate(sink_part, of_rows(SinkAngles()));
+    }
+    rotate(q_part, of_rows(angles));
+    rotate(k_part, of_rows(angles));
   });
 }
 

@@ -64,7 +64,14 @@ class Transformer {
  private:
   std::span<const MatrixView<float>> ScoresOfLayer(const Batch& batch, int layer);
   void Embed(std::span<const TokenId> tokens);
-  void PrepareAngles(std::span<const int> positions);
+  struct Angles {
+    MatrixView<float> cos;  // [rows, rope pairs]
+    MatrixView<float> sin;
+  };
+  void PrepareAngles(std::span<const int> positions, const Angles& angles);
+  void PrepareSinkAngles(std::span<const kvstore::SequenceRun> runs);
+  Angles PositionAngles() { return {activations_.cos(rows_), activations_.sin(rows_)}; }
+  Angles SinkAngles() { return {activations_.sink_cos(rows_), activations_.sink_sin(rows_)}; }
   void ProjectQkv(const LayerWeights& weights);
   void PlaceHeads(const LayerWeights& weights);  // q/k norm, then RoPE
   void ProjectAttention(const LayerWeights& weights);
@@ -84,6 +91,8 @@ class Transformer {
   Activations activations_;
   kvstore::AttentionPlan plan_;
   std::vector<MatrixView<float>> layer_scores_;  // [score requests]
+  bool sees_sinks_ = false;                      // some run's queries have left their sinks behind
+  std::vector<int> slots_;                       // [rows] where keys are, only if sees_sinks_
   int64_t rows_ = 0;                             // rows the current layer works on
   MatrixView<const float> final_hidden_;
 };
