@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kvstore/attention_cases.h"
-#include "kvstore/attention_reference.h"
+#include "kvstore/attention_test_cases.h"
+#include "kvstore/attention_testing.h"
 
 namespace quire::kvstore {
 namespace {
@@ -144,6 +144,7 @@ TEST(AttentionScores, SlotsThatNoRowSeesAreLeftAlone) {
 }
 
 void ExpectSameScores(AttentionHarness& a, AttentionHarness& b) {
+  testing::ExpectSameBits(a, b);
   for (int layer = 0; layer < a.layers(); ++layer) {
     for (int s = 0; s < a.sequences(); ++s) {
       ASSERT_EQ(a.Scores(s, layer).size(), b.Scores(s, layer).size());

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/attention_math.h"
-#include "kvstore/attention_cases.h"
-#include "kvstore/attention_reference.h"
+#include "kvstore/attention_test_cases.h"
+#include "kvstore/attention_testing.h"
 
 namespace quire::kvstore {
 namespace {
