@@ -60,16 +60,31 @@ Engine::Engine(Parts parts)
       mask_budget_s_(parts.mask_budget_s),
       speculator_(parts.speculation) {}
 
+Status Engine::CheckTokens(std::span<const TokenId> tokens) const {
+  for (const TokenId token : tokens) {
+    if (token >= 0 && token < model_.config().vocab_size) continue;
+    return Error{ErrorKind::kUsage,
+                 fmt::format("token id {} is outside the model's vocabulary of {}", token,
+                             model_.config().vocab_size),
+                 "prompt"};
+  }
+  return Ok{};
+}
+
+Status Engine::CheckForced(const sched::Request& request) const {
+  QUIRE_RETURN_IF_ERROR(CheckTokens(request.forced_output));
+  const auto most = static_cast<size_t>(std::max(0, request.sampling.max_tokens));
+  if (most <= request.forced_output.size() && !request.beam_search) return Ok{};
+  return MakeError(ErrorKind::kUsage,
+                   "{} output tokens are asked for and {} given; at least as many, and no beam "
+                   "search, are needed",
+                   most, request.forced_output.size());
+}
+
 Result<RequestId> Engine::Submit(sched::Request request) {
   QUIRE_RETURN_IF_ERROR(ValidateSampling(request.sampling, model_.config().vocab_size));
-  for (const TokenId token : request.prompt) {
-    if (token < 0 || token >= model_.config().vocab_size) {
-      return Error{ErrorKind::kUsage,
-                   fmt::format("token id {} is outside the model's vocabulary of {}", token,
-                               model_.config().vocab_size),
-                   "prompt"};
-    }
-  }
+  QUIRE_RETURN_IF_ERROR(CheckTokens(request.prompt));
+  if (!request.forced_output.empty()) QUIRE_RETURN_IF_ERROR(CheckForced(request));
   QUIRE_ASSIGN_OR_RETURN(text::StopStrings stop_strings,
                          text::StopStrings::Create(request.sampling.stop));
   QUIRE_RETURN_IF_ERROR(ValidateConstraint(request));
@@ -303,13 +318,18 @@ void Engine::DrawToken(Sampler& sampler, std::span<const float> logits, Draw& dr
     mask = record.grammar->Allowed().words;
   }
   const TokenFilter::Limits limits = record.filter.Next(record.output, mask);
-  draw.result = sampler.Sample({.logits = logits,
-                                .params = &request.sampling,
-                                .counts = record.counts ? &*record.counts : nullptr,
-                                // As in vLLM: sequence i of n is what seed + i alone gives.
-                                .key = {request.sampling.seed + sequence.index, 0, draw.position},
-                                .banned = limits.banned,
-                                .allowed = limits.allowed});
+  if (request.forced_output.empty()) {
+    draw.result = sampler.Sample({.logits = logits,
+                                  .params = &request.sampling,
+                                  .counts = record.counts ? &*record.counts : nullptr,
+                                  // As in vLLM: sequence i of n is what seed + i alone gives.
+                                  .key = {request.sampling.seed + sequence.index, 0, draw.position},
+                                  .banned = limits.banned,
+                                  .allowed = limits.allowed});
+  } else {
+    const TokenId token = request.forced_output[draw.position - sequence.prompt_tokens];
+    draw.result = sampler.Score(logits, token, request.sampling.logprobs.value_or(0));
+  }
   if (!draw.result.ok()) {
     draw.drawn = !draw.continues;
     return;

@@ -130,6 +130,8 @@ class Engine {
     Result<SampledToken> result = SampledToken{};
   };
 
+  Status CheckTokens(std::span<const TokenId> tokens) const;
+  Status CheckForced(const sched::Request& request) const;
   void ForgetFinished();
   const sched::StepPlan& Plan();
   void PrepareMasks();

@@ -117,5 +117,92 @@ TEST_P(HeavyHitters, AreThoseOfAPlainReferenceAtEveryStep) {
 }
 INSTANTIATE_TEST_SUITE_P(MhaGqaMqa, HeavyHitters, ::testing::Values(4, 2, 1));
 
+// What a model of plain loops, whose keys and queries turn by their slots, says of each token of a
+// text past StreamingLLM's window, against the engine's log probabilities.
+class Streaming : public ::testing::TestWithParam<int> {};
+
+TEST_P(Streaming, EqualsTurningAllKeysToTheirSlotsAtEveryStep) {
+  constexpr int kPrompt = 40;
+  constexpr int kSteps = 3000;
+  MadeModel made(GetParam());
+  auto engine = made.MakeEngine();
+  sched::Request request = MakeRequest(kv::EvictionPolicy::kStreaming, kPrompt, kSteps);
+  request.forced_output = RandomTokens(kSteps, 9);
+  for (TokenId& token : request.forced_output) token %= 1000;
+  request.sampling.logprobs = 20;
+  const Completion completion = testing::GenerateOne(*engine, request);
+  const auto& logprobs = completion.choices[0].logprobs;
+  ASSERT_EQ(logprobs.size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(completion.usage.kv_tokens_kept, 25);  // the last step evicts nothing any more
+
+  NaiveLlama reference(made.model(), NaiveLlama::Angles::kSlot);
+  std::vector<double> logits;
+  for (int i = 0; i < kPrompt; ++i) logits = reference.Forward(request.prompt[i], i);
+  double worst = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    // Four sinks and the newest twenty.
+    for (std::vector<NaiveLlama::Token>& tokens : reference.kept()) {
+      while (tokens.size() > 24) tokens.erase(tokens.begin() + 4);
+    }
+    double sum = 0;
+    for (double logit : logits) sum += std::exp(logit);
+    for (const auto& [token, logprob] : logprobs[step].top) {
+      const double expected = logits[token] - std::log(sum);
+      worst = std::max(worst, std::fabs(logprob - expected) / std::fabs(expected));
+    }
+    ASSERT_LT(worst, 1e-4) << "step " << step;
+    logits = reference.Forward(request.forced_output[step], kPrompt + step);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(MhaGqa, Streaming, ::testing::Values(4, 2));
+
+// The same requests alone, in a batch of all, in chunks, and after a preemption.
+TEST(KvEviction, NeitherBatchNorChunksNorPreemptionChangeABit) {
+  base::ThreadTeam team(2);
+  const auto model = testing::LoadModelOrDie("models/draft/draft-q8_0.gguf", team);
+  using kernels::KvCodec;
+  for (const KvCodec codec : {KvCodec::kF16, KvCodec::kInt8, KvCodec::kInt4, KvCodec::kKivi2}) {
+    SCOPED_TRACE(Name(codec));
+    EngineOptions options;
+    options.kv_format.key_codec = options.kv_format.value_codec = codec;
+    options.max_num_seqs = 16;
+    EngineOptions chunked = options;
+    chunked.max_num_batched_tokens = 37;
+    const auto run = [&](const EngineOptions& with, std::vector<sched::Request> requests,
+                         int preempt_every) {
+      auto engine = testing::MakeEngineOrDie(*model, with, team);
+      int step = 0;
+      return testing::Generate(*engine, std::move(requests), [&] {
+        if (preempt_every > 0 && ++step % preempt_every == 0) engine->PreemptAll();
+      });
+    };
+    std::vector<sched::Request> requests;
+    for (const kv::EvictionPolicy policy : kv::kEvictionPolicies) {
+      for (const int prompt : {60, 300}) {
+        sched::Request request = MakeRequest(policy, prompt, 80);
+        request.prompt = RandomTokens(prompt, 100 + prompt);
+        request.eviction.budget_tokens = 100;
+        request.sampling.logprobs = 1;
+        requests.push_back(std::move(request));
+      }
+    }
+    const auto together = run(options, requests, 0);
+    const auto in_chunks = run(chunked, requests, 0);
+    const auto preempted = run(chunked, requests, 30);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const auto alone = run(options, {requests[i]}, 0);
+      const std::vector<TokenLogprobs>& expected = alone[0].choices[0].logprobs;
+      for (const auto* completions : {&together, &in_chunks, &preempted}) {
+        const Choice& choice = (*completions)[i].choices[0];
+        ASSERT_EQ(choice.tokens, alone[0].choices[0].tokens) << "request " << i;
+        for (size_t t = 0; t < expected.size(); ++t) {
+          ASSERT_EQ(choice.logprobs[t].logprob, expected[t].logprob)
+              << "request " << i << " token " << t;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace quire::engine

@@ -27,12 +27,12 @@
 namespace quire::kvstore {
 
 struct Repack {
-  // The source: a sequence of so many computed slots. Its frames are only read, and others may share
-  // them, unless they are the target's too.
+  // The source: a sequence of so many computed slots. Its frames are only read, and others may
+  // share them, unless they are the target's too.
   std::span<const BlockTable> from;  // [layout.table_count()]
   int from_slots = 0;
-  // A sequence with room for kept.cols slots, as a step that computed all of them would leave it: in
-  // other frames, or in the source's first ones. The latter takes whole residual groups, and the
+  // A sequence with room for kept.cols slots, as a step that computed all of them would leave it:
+  // in other frames, or in the source's first ones. The latter takes whole residual groups, and the
   // source's sinks stay.
   std::span<const BlockTable> to;  // [layout.table_count()]
   // Slots of the source that stay, per layer and KV head, ascending: slot kept(row, i) becomes i.

@@ -119,8 +119,8 @@ class TwoLeases {
     const std::vector<BlockTable> to = Tables(target);
     const auto rows = static_cast<int64_t>(kept.size());
     const auto slots = static_cast<int64_t>(kept.front().size());
-    repacker_.Run(kernels_, store_,
-                  {from, source_.committed(), to, {flat.data(), rows, slots}}, team_);
+    repacker_.Run(kernels_, store_, {from, source_.committed(), to, {flat.data(), rows, slots}},
+                  team_);
   }
 
   kv::KvCacheOptions Options() const {
@@ -359,11 +359,10 @@ TEST(RepackKv, InPlaceGivesWhatAnotherLeaseWouldHold) {
       const int sinks = layout.sink_tokens();
       std::vector<std::vector<int>> kept;
       for (int row = 0; row < kLayers * kHeads; ++row) {
-        kept.push_back(RandomKept(tokens, slots, rng));
-        for (int i = 0; i < std::min(sinks, slots); ++i) kept.back()[i] = i;
-        for (int i = sinks; i < slots; ++i) {
-          kept.back()[i] = std::max(kept.back()[i], kept.back()[i - 1] + 1);
-        }
+        std::vector<int>& own = kept.emplace_back();
+        for (int i = 0; i < std::min(sinks, slots); ++i) own.push_back(i);
+        if (slots <= sinks) continue;
+        for (int slot : RandomKept(tokens - sinks, slots - sinks, rng)) own.push_back(sinks + slot);
       }
       apart.Fill(tokens, 40);
       apart.Repack(kept);

@@ -120,14 +120,17 @@ void Transformer::PrepareAngles(std::span<const int> positions, const Angles& an
   });
 }
 
-// A query meets sinks as if it stood at its slot: the tokens between are gone (StreamingLLM,
-// 2309.17453).
+// A query meets sinks as if the tokens between had never been: at the distance of those it sees
+// (StreamingLLM, 2309.17453).
 void Transformer::PrepareSinkAngles(std::span<const kvstore::SequenceRun> runs) {
   sees_sinks_ = std::ranges::any_of(runs, [](const auto& run) { return run.sinks > 0; });
   if (!sees_sinks_) return;
   slots_.assign(rows_, 0);
   for (const kvstore::SequenceRun& run : runs) {
-    for (int i = 0; i < run.rows; ++i) slots_[run.first_row + i] = run.first_position + i;
+    const int furthest = run.window > 0 ? run.sinks + run.window - 1 : run.first_position + run.rows;
+    for (int i = 0; i < run.rows; ++i) {
+      slots_[run.first_row + i] = std::min(run.first_position + i, furthest);
+    }
   }
   PrepareAngles(slots_, SinkAngles());
 }

@@ -88,6 +88,8 @@ struct Request {
   std::string cache_salt;
   int adapter = 0;               // requests for different adapters share no KV
   kv::EvictionOptions eviction;  // which tokens keep their KV where not all may
+  // Said whatever the model thinks, to learn what it thinks (sampling.logprobs); empty: it decides.
+  std::vector<TokenId> forced_output;
 
   int sequences() const { return best_of.value_or(n); }
 };
