@@ -430,7 +430,7 @@ void Engine::EmitScored(const sched::RequestState& request, const UpdateSink& si
     update.request = request.id;
     update.index = index;
     update.finish = sched::FinishReason::kLength;
-    update.usage = {first.prompt_tokens, first.cached_tokens, 0, {}};
+    update.usage = {first.prompt_tokens, first.cached_tokens, 0};
     sink(update);
   }
 }
@@ -462,7 +462,7 @@ void Engine::AddTokens(std::span<Draw> draws, SequenceUpdate& update) {
   }
   records_[sequence.id.value]->text.Finish(update);
   update.finish = finish;
-  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, completion_tokens, {}};
+  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, completion_tokens};
   if (sequence.eviction) {
     // The last token's own was never computed.
     update.usage.kv_tokens_kept = static_cast<int>(sequence.tokens.size()) - 1 - sequence.evicted;
@@ -516,8 +516,8 @@ void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sin
     update.tokens = hypotheses[index].tokens;
     update.text = model_.tokenizer().Decode(update.tokens, decode);
     update.finish = hypotheses[index].reason;
-    update.usage = {
-        first.prompt_tokens, first.cached_tokens, static_cast<int>(update.tokens.size()), {}};
+    update.usage = {first.prompt_tokens, first.cached_tokens,
+                    static_cast<int>(update.tokens.size())};
     sink(update);
   }
 }

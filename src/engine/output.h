@@ -30,8 +30,8 @@ struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the cache
   int completion_tokens = 0;
-  std::optional<int>
-      kv_tokens_kept;  // of an evicting sequence: tokens that had their KV at the end
+  // Of an evicting sequence: tokens that had their KV at the end.
+  std::optional<int> kv_tokens_kept = {};
 };
 
 // Adds what is known of another sequence.

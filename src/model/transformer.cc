@@ -127,7 +127,8 @@ void Transformer::PrepareSinkAngles(std::span<const kvstore::SequenceRun> runs) 
   if (!sees_sinks_) return;
   slots_.assign(rows_, 0);
   for (const kvstore::SequenceRun& run : runs) {
-    const int furthest = run.window > 0 ? run.sinks + run.window - 1 : run.first_position + run.rows;
+    const int furthest =
+        run.window > 0 ? run.sinks + run.window - 1 : run.first_position + run.rows;
     for (int i = 0; i < run.rows; ++i) {
       slots_[run.first_row + i] = std::min(run.first_position + i, furthest);
     }

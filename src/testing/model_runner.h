@@ -46,6 +46,9 @@ struct RunnerSequence {
   int computed = 0;
   kv::Lease lease;
   LogitsRows logits;  // [computed]
+  // Of streaming: tokens that are gone behind the first `sinks`.
+  int sinks = 0;
+  int evicted = 0;
 };
 
 class ModelRunner {
@@ -118,9 +121,12 @@ class ModelRunner {
       runs.push_back({static_cast<int>(tokens.size()), counts[i], sequence.computed, {}});
       for (int token = 0; token < counts[i]; ++token) {
         logit_rows.push_back(static_cast<int>(tokens.size()));
-        positions.push_back(sequence.computed + token);
+        const int slot = sequence.computed + token;
+        positions.push_back(slot < sequence.sinks ? slot : slot + sequence.evicted);
         tokens.push_back(sequence.tokens[sequence.computed + token]);
       }
+      runs.back().sinks = sequence.sinks;
+      runs.back().evicted = sequence.evicted;
       tables.push_back(TablesFor(sequence, sequence.computed + counts[i]));
     }
     for (size_t i = 0; i < runs.size(); ++i) runs[i].tables = tables[i];
