@@ -57,6 +57,7 @@ class EngineThread {
   // Fixed at start.
   const LoadedModel& model() const { return engine_->model(); }
   int max_model_len() const { return engine_->max_model_len(); }
+  const kv::EvictionOptions& eviction() const { return engine_->eviction(); }
 
  private:
   // A request on its way.
