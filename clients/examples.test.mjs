@@ -10,7 +10,7 @@ import { startServer } from './server.mjs';
 
 const run = promisify(execFile);
 const kAddress = 'http://127.0.0.1:8000';
-const kDocuments = ['README.md', 'docs/SERVING.md'];
+const kDocuments = ['README.md', 'docs/SERVING.md', 'docs/EVICTION.md'];
 
 let server;
 before(async () => {

@@ -16,6 +16,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeEvalPerplexityCommand());
   commands.push_back(MakeEvalRecallCommand());
   commands.push_back(MakeEvalLonggenCommand());
+  commands.push_back(MakeEvalStreamingCommand());
   commands.push_back(MakeSimCommand());
   commands.push_back(MakeInfoCommand());
   return commands;

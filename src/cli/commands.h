@@ -20,6 +20,7 @@ std::unique_ptr<Command> MakeMakeModelCommand();
 std::unique_ptr<Command> MakeEvalPerplexityCommand();
 std::unique_ptr<Command> MakeEvalRecallCommand();
 std::unique_ptr<Command> MakeEvalLonggenCommand();
+std::unique_ptr<Command> MakeEvalStreamingCommand();
 std::unique_ptr<Command> MakeSimCommand();
 std::unique_ptr<Command> MakeInfoCommand();
 

@@ -8,22 +8,12 @@
 namespace quire::cli {
 namespace {
 
-// The items of all lists, or `by_default` if there are none.
-std::vector<std::string> Items(const std::vector<std::string>& lists, std::string by_default) {
+std::vector<std::string> Items(const std::vector<std::string>& lists) {
   std::vector<std::string> items;
   for (const std::string& list : lists) {
     for (const std::string_view item : SplitAtCommas(list)) items.emplace_back(item);
   }
-  if (items.empty()) items.push_back(std::move(by_default));
   return items;
-}
-
-Result<int> ParseSinks(const std::string& text) {
-  int sinks = 0;
-  if (base::flags_internal::ParseValue(text, sinks) && sinks >= 0) return sinks;
-  return Error{ErrorKind::kUsage,
-               fmt::format("'{}' is no number of tokens; give --kv-sinks a list such as 0,4", text),
-               "kv-sinks"};
 }
 
 }  // namespace
@@ -52,16 +42,33 @@ void EvalEvictionFlags::Declare(base::FlagSet& flags) {
       .AtLeast(1);
 }
 
+Result<std::vector<int>> ParseSinkLists(const std::vector<std::string>& lists,
+                                        std::vector<int> by_default) {
+  std::vector<int> numbers;
+  for (const std::string& item : Items(lists)) {
+    int& number = numbers.emplace_back();
+    if (base::flags_internal::ParseValue(item, number) && number >= 0) continue;
+    return Error{
+        ErrorKind::kUsage,
+        fmt::format("'{}' is no number of tokens; give --kv-sinks a list such as 0,4", item),
+        "kv-sinks"};
+  }
+  return numbers.empty() ? by_default : numbers;
+}
+
 Result<std::vector<eval::EvictionVariant>> EvalEvictionFlags::Variants() const {
+  kv::EvictionOptions options;
+  options.recent = recent_;
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<int> sinks, ParseSinkLists(sinks_, {options.sinks}));
+  std::vector<std::string> budgets = Items(budgets_);
+  if (budgets.empty()) budgets = {"0.2"};
   std::vector<eval::EvictionVariant> variants;
-  for (const std::string& name : Items(policies_, "none")) {
-    kv::EvictionOptions options;
+  for (const std::string& name : Items(policies_)) {
     QUIRE_ASSIGN_OR_RETURN(options.policy, kv::ParseEvictionPolicy(name));
-    options.recent = recent_;
-    for (const std::string& budget : Items(budgets_, "0.2")) {
+    for (const std::string& budget : budgets) {
       QUIRE_RETURN_IF_ERROR(ParseKvBudget(budget, options));
-      for (const std::string& sinks : Items(sinks_, fmt::format("{}", options.sinks))) {
-        QUIRE_ASSIGN_OR_RETURN(options.sinks, ParseSinks(sinks));
+      for (const int first : sinks) {
+        options.sinks = first;
         QUIRE_RETURN_IF_ERROR(kv::ValidateEviction(options));
         if (options.evicts()) variants.push_back({budget, options});
       }

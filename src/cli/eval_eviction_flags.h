@@ -29,6 +29,10 @@ class EvalEvictionFlags {
   std::optional<int> recent_;
 };
 
+// The numbers of all lists ("0,4"), or `by_default` if there are none. kUsage.
+Result<std::vector<int>> ParseSinkLists(const std::vector<std::string>& lists,
+                                        std::vector<int> by_default);
+
 // "h2o 0.2, 4 sinks", "full cache": for plots.
 std::string NameOf(const eval::EvictionVariant& eviction);
 

@@ -163,7 +163,7 @@ TEST(EvalPerplexity, ComparesEvictionPoliciesWithTheFullCache) {
   const ScratchFolder scratch;
   const std::string plot = scratch.File("plot.svg");
   const std::string arguments = std::string("eval perplexity -m ") + kDraft + " " + kText +
-                                " --max-bytes 3000 --context 128 --kv-cache-dtype f16,int8 "
+                                " --max-bytes 1200 --context 128 --kv-cache-dtype f16,int8 "
                                 "--kv-eviction none,h2o --kv-eviction streaming --kv-budget "
                                 "20,0.5 --kv-sinks 0,4 --plot " +
                                 plot;
@@ -187,6 +187,28 @@ TEST(EvalPerplexity, ComparesEvictionPoliciesWithTheFullCache) {
   EXPECT_THAT(table.out, HasSubstr("| int8  | streaming |    0.5 |     4 |"));
   EXPECT_THAT(table.out, HasSubstr("after prompts of 64; every window begins with BOS"));
   EXPECT_EQ(table.err, "");
+}
+
+TEST(EvalStreaming, ComparesSinksWithComputingAfresh) {
+  const ScratchFolder scratch;
+  const std::string plot = scratch.File("plot.svg");
+  const std::string arguments = std::string("eval streaming -m ") + kDraft + " " + kText +
+                                " --tokens 1500 --kv-budget 64 --recomputed 50 --plot " + plot;
+  const json::value result = RunJson(arguments);
+  EXPECT_EQ(result.at("scored_tokens").as_int64(), 1500);
+  const json::array& rows = result.at("streams").as_array();
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].at("kv_sinks").as_int64(), 0);
+  EXPECT_EQ(rows[1].at("kv_sinks").as_int64(), 4);
+  EXPECT_EQ(rows[1].at("tokens_kept").as_double(), 65);
+  EXPECT_EQ(rows[2].at("kv_eviction"), "none");
+  EXPECT_EQ(rows[2].at("speed_up").as_double(), 1);
+  EXPECT_GT(rows[1].at("speed_up").as_double(), 1);
+  EXPECT_THAT(ScratchFolder::Read(plot), HasSubstr(">f16, afresh</text>"));
+
+  const BinaryResult table = RunBinary(arguments);
+  EXPECT_THAT(table.out, HasSubstr("| f16   | 4 sinks |   65 |"));
+  EXPECT_THAT(table.out, HasSubstr("50 of them, evenly spread, each also scored after BOS and 63"));
 }
 
 TEST(EvalRecall, ComparesEvictionPoliciesWithTheFullCache) {
@@ -246,6 +268,7 @@ TEST(Eval, WhatCannotWorkIsOneClearSentence) {
   const std::string perplexity = std::string("eval perplexity -m ") + kDraft + " ";
   const std::string recall = std::string("eval recall -m ") + kProbe + " ";
   const std::string longgen = std::string("eval longgen -m ") + kDraft + " ";
+  const std::string streaming = std::string("eval streaming -m ") + kDraft + " ";
   for (const Bad& bad :
        {Bad{perplexity + empty, 4, "is empty"},
         Bad{perplexity + "/no/such", 3, "/no/such"},
@@ -261,6 +284,10 @@ TEST(Eval, WhatCannotWorkIsOneClearSentence) {
         Bad{perplexity + kText + " --kv-eviction h2o --prompt 512", 2, "--prompt is 512"},
         Bad{perplexity + kText + " --kv-eviction none --prompt 9", 2, "name a policy"},
         Bad{perplexity + kText + " --kv-eviction h2o --context 1025", 2, "--context is 1025"},
+        Bad{streaming + brief, 2, "a budget of 256 holds"},
+        Bad{streaming + kText + " --kv-sinks -1", 2, "'-1' is no number"},
+        Bad{streaming + kText + " --kv-budget 1024", 2, "beyond the model's context of 1024"},
+        Bad{streaming + kText + " --tokens 5 --recomputed 6", 2, "ask for fewer"},
         Bad{recall, 2, "--cases FILE"},
         Bad{recall + "--cases " + cases + " --kv-eviction all", 2, "no eviction policy 'all'"},
         Bad{recall + "--cases " + cases, 4, "line 1 of"},

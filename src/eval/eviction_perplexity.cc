@@ -87,19 +87,15 @@ void Finish(const NllTally& tally, EvictionScore& score) {
 
 Result<std::unique_ptr<engine::Engine>> MakeEngine(const Job& job,
                                                    std::span<const KvVariant> variants) {
-  engine::EngineOptions options;
-  int length = 0;
-  for (const KvVariant& variant : variants) {
-    QUIRE_ASSIGN_OR_RETURN(const int needed,
-                           LengthFor(variant, job.options.prompt, job.options.context, job.model));
-    length = std::max(length, needed);
-  }
-  options.max_model_len = length;
-  options.max_num_seqs = std::min(job.options.batch, static_cast<int>(job.windows.size()));
-  options.kv_format = variants.front().format;
+  const int windows = static_cast<int>(job.windows.size());
+  QUIRE_ASSIGN_OR_RETURN(engine::EngineOptions options,
+                         EngineOptionsFor(variants,
+                                          {.prompt = job.options.prompt,
+                                           .tokens = job.options.context,
+                                           .sequences = std::min(job.options.batch, windows)},
+                                          job.model));
   options.enable_prefix_caching = false;  // what one policy computed, the next must compute again
-  options.max_queued_requests = static_cast<int>(job.windows.size());
-  options.threads = job.team.size();
+  options.max_queued_requests = windows;
   return engine::Engine::Create(job.model, options, job.team);
 }
 

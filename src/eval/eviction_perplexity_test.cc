@@ -123,7 +123,7 @@ TEST(EvictionPerplexity, WithABudgetAboveTheWindowIsThatOfTheFullCacheBitForBit)
 
 TEST(EvictionPerplexity, RisesAsTheBudgetFallsAndTellsWhatWasKept) {
   ModelForTest test(kDraftPath);
-  const std::vector<TokenId> tokens = TextTokens(*test.model, 3000);
+  const std::vector<TokenId> tokens = TextTokens(*test.model, 2000);
   EvictionPerplexityOptions options = Options(256, 128, 128);
   for (const int budget : {16, 64}) {
     for (EvictionVariant& variant : EveryPolicy(budget)) {

@@ -2,9 +2,11 @@
 // runs the same tokens through each variant and compares it with the first, which stores f32.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "base/result.h"
+#include "engine/engine_options.h"
 #include "engine/model_loader.h"
 #include "kv/eviction.h"
 #include "kvstore/kv_layout.h"
@@ -32,11 +34,18 @@ struct KvCost {
 // kUsage or kUnsupported for a format that the model cannot have.
 Result<KvCost> CostOf(const kvstore::KvFormat& format, const engine::LoadedModel& model);
 
-// The sequence length that an engine must allow for sequences of up to `tokens` tokens, of which
-// `prompt` are their prompt: more than `tokens` where the policy's budget is, which it then never
-// fills. At most the model's context.
-Result<int> LengthFor(const KvVariant& variant, int prompt, int tokens,
-                      const engine::LoadedModel& model);
+// What an evaluation runs at once.
+struct Workload {
+  int prompt = 0;     // tokens of the longest prompt
+  int tokens = 0;     // and of the longest sequence
+  int sequences = 1;  // computed together
+};
+
+// Options of an engine that runs the workload with each of the variants, all of one format: room
+// for prompts beside what is left of them, and for budgets that are never filled.
+Result<engine::EngineOptions> EngineOptionsFor(std::span<const KvVariant> variants,
+                                               const Workload& workload,
+                                               const engine::LoadedModel& model);
 
 // `format` with f32 keys and values in every layer: what the others are compared with.
 KvVariant Reference(kvstore::KvFormat format);

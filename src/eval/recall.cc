@@ -52,12 +52,10 @@ Result<std::unique_ptr<engine::Engine>> MakeEngine(const engine::LoadedModel& mo
                      "context of {}",
                      longest, model.config().context_length);
   }
-  engine::EngineOptions options;
-  QUIRE_ASSIGN_OR_RETURN(options.max_model_len,
-                         LengthFor(variant, static_cast<int>(longest), tokens, model));
-  options.max_num_seqs = 2;
-  options.kv_format = variant.format;
-  options.threads = team.size();
+  QUIRE_ASSIGN_OR_RETURN(
+      const engine::EngineOptions options,
+      EngineOptionsFor({&variant, 1}, {.prompt = static_cast<int>(longest), .tokens = tokens},
+                       model));
   return engine::Engine::Create(model, options, team);
 }
 
