@@ -43,7 +43,7 @@ void CompletionBuilder::Add(SequenceUpdate update) {
   completion_.usage.prompt_tokens = update.usage.prompt_tokens;
   completion_.usage.cached_tokens =
       std::max(completion_.usage.cached_tokens, update.usage.cached_tokens);
-  completion_.usage.completion_tokens += update.usage.completion_tokens;
+  completion_.usage.AddSequence(update.usage);
 }
 
 Completion CompletionBuilder::Take() {

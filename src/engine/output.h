@@ -30,6 +30,16 @@ struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the cache
   int completion_tokens = 0;
+  // Drafts that were verified: those that became completion tokens, and the others.
+  int accepted_draft_tokens = 0;
+  int rejected_draft_tokens = 0;
+
+  // Another sequence's of the same request: the prompt counts once.
+  void AddSequence(const Usage& other) {
+    completion_tokens += other.completion_tokens;
+    accepted_draft_tokens += other.accepted_draft_tokens;
+    rejected_draft_tokens += other.rejected_draft_tokens;
+  }
 };
 
 // News of one sequence after a step. The pieces of text of all updates, concatenated, are the text;
