@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "base/clock.h"
+#include "engine/model_drafter.h"
 
 namespace quire::engine {
 namespace {
@@ -24,6 +25,23 @@ model::StepLimits LimitsOf(const sched::SchedulerOptions& options) {
           .max_positions = options.max_model_len};
 }
 
+// Memory for as many tokens as the target has, if so many can run together.
+Result<std::unique_ptr<Drafter>> MakeModelDrafter(const Engine& engine,
+                                                  const EngineOptions& options,
+                                                  base::ThreadTeam& team) {
+  const kvstore::KvLayout& layout = engine.store().layout();
+  const int64_t tokens = int64_t{engine.store().frames_total()} * layout.block_size();
+  return ModelDrafter::Create(
+      engine.model(), *options.speculation.draft_model,
+      {.max_num_seqs = options.max_num_seqs,
+       .rows = options.max_num_batched_tokens,
+       .max_model_len = engine.max_model_len(),
+       .kv_tokens = std::min(tokens, int64_t{options.max_num_seqs} * engine.max_model_len()),
+       .prefix_caching = engine.scheduler().cache().options().prefix_caching,
+       .choice = options.speculation.draft_choice},
+      team);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
@@ -38,9 +56,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
 
   QUIRE_ASSIGN_OR_RETURN(const ControlPlane control,
                          ControlPlaneFor(options, model.config(), layout, store.frames_total()));
-  return std::make_unique<Engine>(Parts{model, team, std::move(store), control.scheduler,
-                                        control.cache, options.seed, options.eviction,
-                                        options.mask_budget_s, options.speculation});
+  auto engine = std::make_unique<Engine>(Parts{model, team, std::move(store), control.scheduler,
+                                               control.cache, options.seed, options.eviction,
+                                               options.mask_budget_s, options.speculation});
+  if (options.speculation.draft_model != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(auto drafter, MakeModelDrafter(*engine, options, team));
+    engine->AddDrafter(std::move(drafter));
+  }
+  return engine;
 }
 
 Engine::Engine(Parts parts)
@@ -115,6 +138,7 @@ bool Engine::Step(const UpdateSink& sink) {
   base::Stopwatch watch;
   const sched::StepPlan& plan = Plan();
   if (plan.empty()) return false;
+  base::Stopwatch computing;
   CopyFrames(plan.copies);
   model::Batch batch = builder_.Build(plan, scheduler_);
   eviction_.Plan(plan, scheduler_);
@@ -130,6 +154,7 @@ bool Engine::Step(const UpdateSink& sink) {
   Emit(sink);
   stats_.emit_s += watch.Lap();
   ++stats_.steps;
+  if (speculator_.active()) speculator_.ObserveStep(plan.tokens(), computing.Lap());
   return true;
 }
 
@@ -359,7 +384,10 @@ void Engine::ObserveDrafts(size_t first) {
     ++drafted;
     accepted += draws_[i].drawn && draws_[i].result->token == *draws_[i].draft;
   }
-  speculator_.Observe(draws_[first].sequence, drafted, accepted);
+  const SequenceId id = draws_[first].sequence;
+  speculator_.Observe(id, drafted, accepted);
+  records_[id.value]->drafts_accepted += accepted;
+  records_[id.value]->drafts_rejected += drafted - accepted;
 }
 
 void Engine::CollectOutputs() {
@@ -430,7 +458,7 @@ void Engine::EmitScored(const sched::RequestState& request, const UpdateSink& si
     update.request = request.id;
     update.index = index;
     update.finish = sched::FinishReason::kLength;
-    update.usage = {first.prompt_tokens, first.cached_tokens, 0};
+    update.usage = {.prompt_tokens = first.prompt_tokens, .cached_tokens = first.cached_tokens};
     sink(update);
   }
 }
@@ -462,7 +490,9 @@ void Engine::AddTokens(std::span<Draw> draws, SequenceUpdate& update) {
   }
   records_[sequence.id.value]->text.Finish(update);
   update.finish = finish;
-  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, completion_tokens};
+  const SequenceRecord& record = *records_[sequence.id.value];
+  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, completion_tokens,
+                  record.drafts_accepted, record.drafts_rejected};
   if (sequence.eviction) {
     // The last token's own was never computed.
     update.usage.kv_tokens_kept = static_cast<int>(sequence.tokens.size()) - 1 - sequence.evicted;
@@ -516,8 +546,9 @@ void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sin
     update.tokens = hypotheses[index].tokens;
     update.text = model_.tokenizer().Decode(update.tokens, decode);
     update.finish = hypotheses[index].reason;
-    update.usage = {first.prompt_tokens, first.cached_tokens,
-                    static_cast<int>(update.tokens.size())};
+    update.usage = {.prompt_tokens = first.prompt_tokens,
+                    .cached_tokens = first.cached_tokens,
+                    .completion_tokens = static_cast<int>(update.tokens.size())};
     sink(update);
   }
 }
@@ -559,10 +590,8 @@ void Engine::PrepareRecord(SequenceId id, int position) {
                     .stop_text = sampling.include_stop_in_output ? text::StopText::kInclude
                                                                  : text::StopText::kExclude,
                     .min_tokens = sampling.min_tokens}),
-      std::nullopt,
-      std::nullopt,
-      TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size),
-      {}});
+      std::nullopt, std::nullopt,
+      TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size)});
   if (NeedsCounts(sampling)) record->counts.emplace(request.prompt);
   if (auto& grammar = grammars_[sequence.request.value]) {
     grammar->Allowed();  // once for all sequences of the request
