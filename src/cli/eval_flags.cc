@@ -21,6 +21,8 @@ bool Uses(const kvstore::KvFormat& format, bool (*kind)(kernels::KvCodec)) {
          });
 }
 
+}  // namespace
+
 std::vector<std::string_view> SplitAtCommas(std::string_view text) {
   std::vector<std::string_view> parts;
   for (size_t comma; (comma = text.find(',')) != std::string_view::npos;) {
@@ -30,8 +32,6 @@ std::vector<std::string_view> SplitAtCommas(std::string_view text) {
   parts.push_back(text);
   return parts;
 }
-
-}  // namespace
 
 Result<kvstore::KvFormat> ParseKvFormat(const std::string& codecs,
                                         const kvstore::KvFormat& shared) {
@@ -77,7 +77,7 @@ void EvalFlags::Declare(base::FlagSet& flags) {
   engine_.DeclareKvBlocks(flags);
 }
 
-Result<std::vector<eval::KvVariant>> EvalFlags::Variants() const {
+Result<std::vector<eval::KvVariant>> EvalFlags::Codecs() const {
   QUIRE_ASSIGN_OR_RETURN(const kvstore::KvFormat format, engine_.kv_format());
   std::vector<eval::KvVariant> variants;
   std::vector<std::string> lists = codecs_;
@@ -85,9 +85,15 @@ Result<std::vector<eval::KvVariant>> EvalFlags::Variants() const {
   for (const std::string& list : lists) {
     for (std::string& name : SplitCodecList(list)) {
       QUIRE_ASSIGN_OR_RETURN(const kvstore::KvFormat parsed, ParseKvFormat(name, format));
-      if (name != "f32") variants.push_back({std::move(name), parsed});
+      variants.push_back({std::move(name), parsed});
     }
   }
+  return variants;
+}
+
+Result<std::vector<eval::KvVariant>> EvalFlags::Variants() const {
+  QUIRE_ASSIGN_OR_RETURN(std::vector<eval::KvVariant> variants, Codecs());
+  std::erase_if(variants, [](const eval::KvVariant& variant) { return variant.name == "f32"; });
   return variants;
 }
 

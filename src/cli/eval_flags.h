@@ -26,11 +26,15 @@ Result<kvstore::KvFormat> ParseKvFormat(const std::string& codecs, const kvstore
 // the other one before it.
 std::vector<std::string> SplitCodecList(std::string_view list);
 
+std::vector<std::string_view> SplitAtCommas(std::string_view text);
+
 class EvalFlags {
  public:
   void Declare(base::FlagSet& flags);
 
-  // The codecs to compare with f32, in the order given; f32 itself is left out, as it always runs.
+  // The codecs that were named, in the order given; f16 if none was.
+  Result<std::vector<eval::KvVariant>> Codecs() const;
+  // The codecs to compare with f32; f32 itself is left out, as it always runs.
   Result<std::vector<eval::KvVariant>> Variants() const;
   Result<eval::KvVariant> Reference() const;
 

@@ -1,10 +1,13 @@
-// `quire eval perplexity`: what a KV cache's codecs cost in the quality of predictions.
+// `quire eval perplexity`: what a KV cache's codecs, and giving tokens up, cost in the quality of
+// predictions.
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/eval_eviction_flags.h"
+#include "cli/eval_eviction_report.h"
 #include "cli/eval_flags.h"
 #include "cli/markdown_table.h"
 #include "cli/progress_bar.h"
@@ -42,7 +45,7 @@ class EvalPerplexityCommand : public Command {
  public:
   std::string_view name() const override { return "eval perplexity"; }
   std::string_view summary() const override {
-    return "Perplexity of a text and distance from f32, for each KV codec.";
+    return "Perplexity of a text, for each KV codec and eviction policy.";
   }
 
   void Declare(base::FlagSet& flags) override {
@@ -66,25 +69,70 @@ class EvalPerplexityCommand : public Command {
              "Score a token only with so many tokens of text before it in its window.")
         .Unit("tokens")
         .AtLeast(0);
+    flags
+        .Add("prompt", &prompt_,
+             "With --kv-eviction: tokens of a window, its BOS included, that are computed before "
+             "any is given up. The others are scored one by one; by default half the context.")
+        .Unit("tokens")
+        .AtLeast(1);
     eval_.Declare(flags);
+    eviction_.Declare(flags);
     flags.Example("quire eval perplexity models/val.txt --kv-cache-dtype f16,bf16",
                   "The bundled model's perplexity on held-out prose with f32, f16 and bf16");
     flags.Example("quire eval perplexity text.txt --context 512 --stride 512 --min-context 256",
                   "The windows of llama.cpp's perplexity at -c 512");
+    flags.Example(
+        "quire eval perplexity models/val.txt --max-bytes 20000 --kv-eviction h2o,snapkv "
+        "--kv-budget 0.2,0.5",
+        "Two eviction policies at two budgets against the full cache");
   }
 
   Status Run(const CommandContext& context) override {
-    eval::PerplexityOptions options;
-    QUIRE_ASSIGN_OR_RETURN(options.variants, eval_.Variants());
-    QUIRE_ASSIGN_OR_RETURN(options.reference, eval_.Reference());
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<eval::EvictionVariant> evictions,
+                           eviction_.Variants());
+    QUIRE_RETURN_IF_ERROR(CheckMode(evictions));
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<eval::KvVariant> codecs, eval_.Codecs());
     QUIRE_ASSIGN_OR_RETURN(std::string text, ReadText(path_));
     QUIRE_ASSIGN_OR_RETURN(text, FirstBytes(std::move(text), max_bytes_, path_));
     QUIRE_ASSIGN_OR_RETURN(const RunningModel running, eval_.LoadModel(context.terminal));
-    const int model_context = running.model->config().context_length;
-    options.context = context_.value_or(std::min(512, model_context));
-    options.stride = stride_.value_or(std::max(options.context / 2, 1));
-    options.min_context = min_context_;
     const std::vector<TokenId> tokens = running.model->tokenizer().Encode(text);
+    const int window = context_.value_or(std::min(512, running.model->config().context_length));
+    if (evictions.empty()) return CompareCodecs(window, tokens, running, context);
+    eval::EvictionPerplexityOptions options;
+    options.context = window;
+    options.prompt = prompt_.value_or(std::max(window / 2, 1));
+    options.stride = stride_.value_or(std::max(window - options.prompt, 1));
+    options.codecs = codecs;
+    options.evictions = evictions;
+    return CompareEvictions(options, tokens, running, context);
+  }
+
+ private:
+  Status CheckMode(const std::vector<eval::EvictionVariant>& evictions) const {
+    if (evictions.empty() && prompt_) {
+      return Error{ErrorKind::kUsage,
+                   "--prompt is for windows that give tokens up; name a policy with --kv-eviction, "
+                   "or leave it out",
+                   "prompt"};
+    }
+    if (!evictions.empty() && min_context_ > 0) {
+      return Error{
+          ErrorKind::kUsage,
+          "--min-context is for codecs alone; with --kv-eviction, --prompt says what comes "
+          "before the scored tokens",
+          "min-context"};
+    }
+    return Ok{};
+  }
+
+  Status CompareCodecs(int window, std::span<const TokenId> tokens, const RunningModel& running,
+                       const CommandContext& context) {
+    eval::PerplexityOptions options;
+    QUIRE_ASSIGN_OR_RETURN(options.variants, eval_.Variants());
+    QUIRE_ASSIGN_OR_RETURN(options.reference, eval_.Reference());
+    options.context = window;
+    options.stride = stride_.value_or(std::max(window / 2, 1));
+    options.min_context = min_context_;
     QUIRE_ASSIGN_OR_RETURN(const eval::PerplexityReport report,
                            Measure(running, tokens, options, context.terminal));
     QUIRE_RETURN_IF_ERROR(Plot(report));
@@ -92,7 +140,40 @@ class EvalPerplexityCommand : public Command {
     return WriteOut(AsTable(report) + "\n" + Method(report, options));
   }
 
- private:
+  Status CompareEvictions(const eval::EvictionPerplexityOptions& options,
+                          std::span<const TokenId> tokens, const RunningModel& running,
+                          const CommandContext& context) {
+    std::optional<ProgressBar> bar;
+    QUIRE_ASSIGN_OR_RETURN(
+        const eval::EvictionPerplexityReport report,
+        eval::MeasureEvictionPerplexity(
+            *running.model, tokens, options, *running.team, [&](int64_t done, int64_t total) {
+              if (!bar) {
+                bar.emplace(
+                    context.terminal,
+                    ProgressBarOptions{.label = "perplexity", .total = total, .unit = "tokens"});
+              }
+              bar->Update(done, done);
+            }));
+    QUIRE_RETURN_IF_ERROR(eval_.WritePlot({.title = "Perplexity against the tokens that are kept",
+                                           .x_axis = "tokens kept of a sequence",
+                                           .y_axis = "perplexity"},
+                                          EvictionPoints(report)));
+    if (!context.json) {
+      return WriteOut(EvictionTable(report) + "\n" + EvictionMethod(report, options));
+    }
+    return WriteJson({{"model", running.model->name()},
+                      {"text", path_},
+                      {"text_tokens", report.text_tokens},
+                      {"scored_tokens", report.scored_tokens},
+                      {"windows", report.windows},
+                      {"context", options.context},
+                      {"stride", options.stride},
+                      {"prompt", options.prompt},
+                      {"bos", report.bos},
+                      {"policies", EvictionScoresAsJson(report)}});
+  }
+
   static Result<eval::PerplexityReport> Measure(const RunningModel& running,
                                                 std::span<const TokenId> tokens,
                                                 const eval::PerplexityOptions& options,
@@ -160,9 +241,11 @@ class EvalPerplexityCommand : public Command {
   }
 
   EvalFlags eval_;
+  EvalEvictionFlags eviction_;
   std::string path_;
   int64_t max_bytes_ = 0;
   std::optional<int> context_;
+  std::optional<int> prompt_;
   std::optional<int> stride_;
   int min_context_ = 0;
 };

@@ -1,9 +1,12 @@
-// `quire eval recall`: what a KV cache's codecs forget, by depth and length of the context.
+// `quire eval recall`: what a KV cache's codecs and eviction policies forget, by depth and length
+// of the context.
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/eval_eviction_flags.h"
 #include "cli/eval_flags.h"
 #include "cli/markdown_table.h"
 #include "cli/progress_bar.h"
@@ -23,29 +26,64 @@ std::string Share(const eval::RecallTally& tally) {
   return tally.asked == 0 ? "-" : fmt::format("{:.1f} %", 100 * tally.accuracy());
 }
 
-std::string AsTables(const std::vector<eval::RecallScore>& scores) {
+bool AnyEvicts(const std::vector<eval::RecallScore>& scores) {
+  return std::ranges::any_of(scores, [](const eval::RecallScore& score) {
+    return score.variant.eviction.options.evicts();
+  });
+}
+
+std::string SummaryTable(const std::vector<eval::RecallScore>& scores) {
+  const bool evictions = AnyEvicts(scores);
   std::vector<std::string> header = kCodecColumns;
+  if (evictions) {
+    header.insert(header.end(), kEvictionColumns.begin(), kEvictionColumns.end());
+    header.emplace_back("tokens kept");
+  }
   header.insert(header.end(), {"asked", "right", "accuracy", "mean NLL"});
-  MarkdownTable summary(std::move(header));
-  std::vector<std::string> depths = {"codec", "context", "asked", "all depths"};
-  for (int depth = 0; depth < eval::kRecallDepths; ++depth) depths.push_back(DepthName(depth));
-  MarkdownTable by_depth(std::move(depths));
+  MarkdownTable table(std::move(header));
   for (const eval::RecallScore& score : scores) {
     std::vector<std::string> row = CodecCells(score.variant, score.cost);
+    if (evictions) {
+      const std::vector<std::string> policy = EvictionCells(score.variant.eviction);
+      row.insert(row.end(), policy.begin(), policy.end());
+      row.push_back(fmt::format("{:.0f}", score.tokens_kept));
+    }
     row.push_back(fmt::format("{}", score.total.asked));
     row.push_back(fmt::format("{}", score.total.right));
     row.push_back(Share(score.total));
     row.push_back(fmt::format("{:.4f}", score.total.mean_nll()));
-    summary.AddRow(std::move(row));
+    table.AddRow(std::move(row));
+  }
+  return table.Text();
+}
+
+std::string DepthTable(const std::vector<eval::RecallScore>& scores) {
+  const bool evictions = AnyEvicts(scores);
+  std::vector<std::string> header = {"codec"};
+  if (evictions) header.insert(header.end(), kEvictionColumns.begin(), kEvictionColumns.end());
+  header.insert(header.end(), {"context", "asked", "all depths"});
+  for (int depth = 0; depth < eval::kRecallDepths; ++depth) header.push_back(DepthName(depth));
+  MarkdownTable table(std::move(header));
+  for (const eval::RecallScore& score : scores) {
     for (const eval::RecallLength& length : score.lengths) {
-      std::vector<std::string> cells = {score.variant.name, fmt::format("{}", length.tokens),
-                                        fmt::format("{}", length.total.asked), Share(length.total)};
-      for (const eval::RecallTally& tally : length.by_depth) cells.push_back(Share(tally));
-      by_depth.AddRow(std::move(cells));
+      std::vector<std::string> row = {score.variant.name};
+      if (evictions) {
+        const std::vector<std::string> policy = EvictionCells(score.variant.eviction);
+        row.insert(row.end(), policy.begin(), policy.end());
+      }
+      row.push_back(fmt::format("{}", length.tokens));
+      row.push_back(fmt::format("{}", length.total.asked));
+      row.push_back(Share(length.total));
+      for (const eval::RecallTally& tally : length.by_depth) row.push_back(Share(tally));
+      table.AddRow(std::move(row));
     }
   }
-  return summary.Text() + "\nRight answers by length of the context and depth of the fact:\n\n" +
-         by_depth.Text();
+  return table.Text();
+}
+
+std::string AsTables(const std::vector<eval::RecallScore>& scores) {
+  return SummaryTable(scores) +
+         "\nRight answers by length of the context and depth of the fact:\n\n" + DepthTable(scores);
 }
 
 json::object TallyAsJson(const eval::RecallTally& tally) {
@@ -57,6 +95,8 @@ json::object TallyAsJson(const eval::RecallTally& tally) {
 
 json::object AsJson(const eval::RecallScore& score) {
   json::object codec = CodecAsJson(score.variant, score.cost);
+  AddEviction(score.variant.eviction, codec);
+  codec["tokens_kept"] = score.tokens_kept;
   codec["total"] = TallyAsJson(score.total);
   json::array lengths;
   for (const eval::RecallLength& length : score.lengths) {
@@ -74,7 +114,7 @@ class EvalRecallCommand : public Command {
  public:
   std::string_view name() const override { return "eval recall"; }
   std::string_view summary() const override {
-    return "Asks for facts hidden in long contexts, with each KV codec.";
+    return "Asks for facts hidden in long contexts, with each KV codec and eviction policy.";
   }
 
   void Declare(base::FlagSet& flags) override {
@@ -102,17 +142,20 @@ class EvalRecallCommand : public Command {
     flags.Add("case-seed", &maker_.seed, "The same seed makes the same cases.");
     flags.Add("save", &save_path_, "Also write the made cases to this file.").Metavar("FILE");
     eval_.Declare(flags);
+    eviction_.Declare(flags);
     flags.Example(
         "quire eval recall -m models/probe/probe-f16.gguf --cases models/probe/cases.jsonl",
         "What f16 forgets, measured with the bundled recall model");
     flags.Example("quire eval recall -m model.gguf --filler book.txt --length 4000 --save my.jsonl",
                   "New cases for another model");
+    flags.Example(
+        "quire eval recall -m models/probe/probe-f16.gguf --cases models/probe/cases.jsonl "
+        "--questions 5 --kv-eviction h2o,snapkv",
+        "What is forgotten with a fifth of the tokens");
   }
 
   Status Run(const CommandContext& context) override {
-    QUIRE_ASSIGN_OR_RETURN(options_.variants, eval_.Variants());
-    QUIRE_ASSIGN_OR_RETURN(eval::KvVariant reference, eval_.Reference());
-    options_.variants.insert(options_.variants.begin(), std::move(reference));
+    QUIRE_ASSIGN_OR_RETURN(options_.variants, Variants());
     QUIRE_RETURN_IF_ERROR(CheckSource());
     QUIRE_ASSIGN_OR_RETURN(std::string text,
                            ReadText(cases_path_.empty() ? filler_path_ : cases_path_));
@@ -138,6 +181,28 @@ class EvalRecallCommand : public Command {
   }
 
  private:
+  // Each codec beside f32, or with each policy beside the full cache.
+  Result<std::vector<eval::KvVariant>> Variants() const {
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<eval::EvictionVariant> evictions,
+                           eviction_.Variants());
+    std::vector<eval::KvVariant> variants;
+    if (evictions.empty()) {
+      QUIRE_ASSIGN_OR_RETURN(variants, eval_.Variants());
+      QUIRE_ASSIGN_OR_RETURN(eval::KvVariant reference, eval_.Reference());
+      variants.insert(variants.begin(), std::move(reference));
+      return variants;
+    }
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<eval::KvVariant> codecs, eval_.Codecs());
+    for (const eval::KvVariant& codec : codecs) {
+      variants.push_back(codec);
+      for (const eval::EvictionVariant& eviction : evictions) {
+        variants.push_back(codec);
+        variants.back().eviction = eviction;
+      }
+    }
+    return variants;
+  }
+
   Status CheckSource() const {
     if (cases_path_.empty() == filler_path_.empty()) {
       return Error{ErrorKind::kUsage,
@@ -176,18 +241,25 @@ class EvalRecallCommand : public Command {
     return cases;
   }
 
+  // Of a whole sequence where tokens are given up, else of a token.
   Status Plot(const std::vector<eval::RecallScore>& scores) const {
+    const bool evictions = AnyEvicts(scores);
     std::vector<PlotPoint> points;
     for (const eval::RecallScore& score : scores) {
-      points.push_back({score.variant.name, score.cost.bytes_per_token, score.total.mean_nll()});
+      const double tokens = evictions ? score.tokens_kept : 1;
+      points.push_back(
+          {evictions ? fmt::format("{}, {}", score.variant.name, NameOf(score.variant.eviction))
+                     : score.variant.name,
+           tokens * score.cost.bytes_per_token, score.total.mean_nll()});
     }
     return eval_.WritePlot({.title = "Recall against KV memory",
-                            .x_axis = "KV bytes per token",
+                            .x_axis = evictions ? "KV bytes per sequence" : "KV bytes per token",
                             .y_axis = "mean negative log likelihood of the answers, nats"},
                            points);
   }
 
   EvalFlags eval_;
+  EvalEvictionFlags eviction_;
   std::string cases_path_;
   std::string filler_path_;
   std::string save_path_;

@@ -159,6 +159,52 @@ TEST(EvalPerplexity, ComparesCodecsInATableJsonAndAPlot) {
   EXPECT_EQ(table.err, "");
 }
 
+TEST(EvalPerplexity, ComparesEvictionPoliciesWithTheFullCache) {
+  const ScratchFolder scratch;
+  const std::string plot = scratch.File("plot.svg");
+  const std::string arguments = std::string("eval perplexity -m ") + kDraft + " " + kText +
+                                " --max-bytes 3000 --context 128 --kv-cache-dtype f16,int8 "
+                                "--kv-eviction none,h2o --kv-eviction streaming --kv-budget "
+                                "20,0.5 --kv-sinks 0,4 --plot " +
+                                plot;
+  const json::value result = RunJson(arguments);
+  EXPECT_EQ(result.at("prompt").as_int64(), 64);
+  EXPECT_EQ(result.at("stride").as_int64(), 64);
+  const json::array& rows = result.at("policies").as_array();
+  ASSERT_EQ(rows.size(), 2u * (1 + 2 * 2 * 2));
+  EXPECT_EQ(rows[0].at("kv_eviction"), "none");
+  EXPECT_EQ(rows[0].at("rise").as_double(), 0);
+  EXPECT_EQ(rows[1].at("kv_eviction"), "h2o");
+  EXPECT_EQ(rows[1].at("kv_budget"), "20");
+  EXPECT_EQ(rows[1].at("kv_sinks").as_int64(), 0);
+  EXPECT_NEAR(rows[1].at("tokens_kept").as_double(), 21, 0.1);
+  EXPECT_NEAR(rows[4].at("tokens_kept").as_double(), 33, 0.1);
+  EXPECT_GT(rows[1].at("perplexity").as_double(), rows[0].at("perplexity").as_double());
+  EXPECT_EQ(rows[9].at("kv_cache_dtype"), "int8");
+  EXPECT_THAT(ScratchFolder::Read(plot), HasSubstr(">int8, streaming 0.5, 4 sinks</text>"));
+
+  const BinaryResult table = RunBinary(arguments);
+  EXPECT_THAT(table.out, HasSubstr("| int8  | streaming |    0.5 |     4 |"));
+  EXPECT_THAT(table.out, HasSubstr("after prompts of 64; every window begins with BOS"));
+  EXPECT_EQ(table.err, "");
+}
+
+TEST(EvalRecall, ComparesEvictionPoliciesWithTheFullCache) {
+  const std::string arguments = std::string("eval recall -m ") + kProbe +
+                                " --cases models/probe/cases.jsonl --questions 1 "
+                                "--kv-eviction streaming --kv-budget 40";
+  const json::value result = RunJson(arguments);
+  const json::array& rows = result.at("codecs").as_array();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("kv_eviction"), "none");
+  EXPECT_GT(rows[0].at("total").at("accuracy").as_double(), 0.9);
+  EXPECT_EQ(rows[1].at("kv_eviction"), "streaming");
+  EXPECT_EQ(rows[1].at("kv_budget"), "40");
+  EXPECT_EQ(rows[1].at("tokens_kept").as_double(), 41);
+  EXPECT_LT(rows[1].at("total").at("accuracy").as_double(), 0.2);
+  EXPECT_THAT(RunBinary(arguments).out, HasSubstr("| streaming |     40 |     4 |          41 |"));
+}
+
 TEST(EvalRecall, MadeCasesAreKeptAndGiveTheSameAnswersAgain) {
   const ScratchFolder scratch;
   const std::string saved = scratch.File("cases.jsonl");
@@ -201,17 +247,29 @@ TEST(Eval, WhatCannotWorkIsOneClearSentence) {
   const std::string recall = std::string("eval recall -m ") + kProbe + " ";
   const std::string longgen = std::string("eval longgen -m ") + kDraft + " ";
   for (const Bad& bad :
-       {Bad{perplexity + empty, 4, "is empty"}, Bad{perplexity + "/no/such", 3, "/no/such"},
+       {Bad{perplexity + empty, 4, "is empty"},
+        Bad{perplexity + "/no/such", 3, "/no/such"},
         Bad{perplexity + brief, 2, "a window of --context 512 takes 511"},
         Bad{perplexity + kText + " --kv-cache-dtype f16,nine", 2, "'nine' is no KV codec"},
         Bad{perplexity + kText + " --context 5000", 2, "--context is 5000"},
         Bad{perplexity + kText + " --stride 600", 2, "--stride 600"},
-        Bad{recall, 2, "--cases FILE"}, Bad{recall + "--cases " + cases, 4, "line 1 of"},
+        Bad{perplexity + kText + " --kv-eviction h2o,least", 2, "no eviction policy 'least'"},
+        Bad{perplexity + kText + " --kv-eviction h2o --kv-budget 0.5,2.5", 2, "'2.5' is no budget"},
+        Bad{perplexity + kText + " --kv-eviction h2o --kv-sinks 4,few", 2, "'few' is no number"},
+        Bad{perplexity + kText + " --kv-eviction h2o --kv-budget 4", 2, "does not hold the 4"},
+        Bad{perplexity + kText + " --kv-eviction h2o --min-context 9", 2, "--prompt says what"},
+        Bad{perplexity + kText + " --kv-eviction h2o --prompt 512", 2, "--prompt is 512"},
+        Bad{perplexity + kText + " --kv-eviction none --prompt 9", 2, "name a policy"},
+        Bad{perplexity + kText + " --kv-eviction h2o --context 1025", 2, "--context is 1025"},
+        Bad{recall, 2, "--cases FILE"},
+        Bad{recall + "--cases " + cases + " --kv-eviction all", 2, "no eviction policy 'all'"},
+        Bad{recall + "--cases " + cases, 4, "line 1 of"},
         Bad{recall + "--cases " + empty, 4, "has no recall cases"},
         Bad{recall + "--filler " + empty, 4, "is empty"},
         Bad{recall + "--filler " + brief, 2, "the filler text has"},
         Bad{recall + "--cases " + cases + " --save x", 2, "need --filler"},
-        Bad{longgen + empty, 4, "is empty"}, Bad{longgen + brief, 2, "a prompt takes 127"},
+        Bad{longgen + empty, 4, "is empty"},
+        Bad{longgen + brief, 2, "a prompt takes 127"},
         Bad{longgen + kText + " --tokens 2000", 2, "2000 more are longer"}}) {
     const BinaryResult result = RunBinary(bad.arguments);
     EXPECT_EQ(result.exit_code, bad.exit_code) << result.err;

@@ -97,7 +97,7 @@ double LongGenerationScore::mean_equal() const {
 Result<std::vector<std::vector<TokenId>>> CutPrompts(const text::Tokenizer& tokenizer,
                                                      std::string_view text, int count, int length) {
   const std::vector<TokenId> tokens = tokenizer.Encode(text);
-  const bool bos = tokenizer.adds_bos() && tokenizer.bos().has_value();
+  const std::optional<TokenId> bos = BosOf(tokenizer);
   const size_t cut = static_cast<size_t>(length - (bos ? 1 : 0));
   if (tokens.size() < cut || cut == 0) {
     return MakeError(ErrorKind::kUsage,
@@ -108,7 +108,7 @@ Result<std::vector<std::vector<TokenId>>> CutPrompts(const text::Tokenizer& toke
   std::vector<std::vector<TokenId>> prompts;
   for (int i = 0; i < count; ++i) {
     std::vector<TokenId>& prompt = prompts.emplace_back();
-    if (bos) prompt.push_back(*tokenizer.bos());
+    if (bos) prompt.push_back(*bos);
     const size_t start = (tokens.size() - cut) * static_cast<size_t>(i) / count;
     const auto piece = std::span(tokens).subspan(start, cut);
     prompt.insert(prompt.end(), piece.begin(), piece.end());

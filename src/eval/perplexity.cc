@@ -1,21 +1,20 @@
 #include "eval/perplexity.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "base/clock.h"
 #include "engine/sequence_evaluator.h"
 #include "eval/logit_metrics.h"
+#include "eval/nll_tally.h"
+#include "eval/run_requests.h"
 
 namespace quire::eval {
 namespace {
 
 // What a variant's scored tokens add up to.
 struct Sums {
-  double nll = 0;
-  double rise = 0;  // of the negative log likelihood over f32's
-  double rise_squared = 0;
+  NllTally nll;  // beside f32's
   int64_t agreeing = 0;
   std::vector<double> kl;  // [scored tokens]
   double seconds = 0;
@@ -59,17 +58,14 @@ class ReferenceRows {
 };
 
 void AddReference(double nll, Sums& sums) {
-  sums.nll += nll;
+  sums.nll.Add(nll, nll);
   ++sums.agreeing;
   sums.kl.push_back(0);
 }
 
 void Compare(const ReferenceRows& reference, size_t row, const LogitRow& logits, double nll,
              Sums& sums) {
-  const double rise = nll - reference.nll(row);
-  sums.nll += nll;
-  sums.rise += rise;
-  sums.rise_squared += rise * rise;
+  sums.nll.Add(nll, reference.nll(row));
   sums.agreeing += BestToken(logits.logits) == reference.best(row) ? 1 : 0;
   sums.kl.push_back(KlDivergence(reference.row(row), logits));
 }
@@ -100,12 +96,10 @@ void Finish(Contestant& contestant) {
   const Sums& sums = contestant.sums;
   VariantScore& score = contestant.score;
   const double count = std::max<double>(static_cast<double>(sums.kl.size()), 1);
-  score.mean_nll = sums.nll / count;
-  score.perplexity = std::exp(score.mean_nll);
-  const double mean_rise = sums.rise / count;
-  const double variance = std::max(sums.rise_squared / count - mean_rise * mean_rise, 0.0);
-  score.rise = std::expm1(mean_rise);
-  score.rise_error = std::exp(mean_rise) * std::sqrt(variance / count);
+  score.mean_nll = sums.nll.mean();
+  score.perplexity = sums.nll.perplexity();
+  score.rise = sums.nll.rise();
+  score.rise_error = sums.nll.rise_error();
   for (const double kl : sums.kl) score.kl_mean += kl / count;
   std::vector<double> sorted = sums.kl;
   score.kl_p99 = Percentile(sorted, 0.99);
@@ -200,10 +194,10 @@ Result<PerplexityReport> MeasurePerplexity(
     return MakeError(ErrorKind::kUsage, "--context is {}, but the model was made for {} tokens",
                      options.context, model.config().context_length);
   }
-  const text::Tokenizer& tokenizer = model.tokenizer();
+  const std::optional<TokenId> bos = BosOf(model.tokenizer());
   PerplexityReport report;
   report.text_tokens = static_cast<int64_t>(tokens.size());
-  report.bos = tokenizer.adds_bos() && tokenizer.bos().has_value();
+  report.bos = bos.has_value();
   QUIRE_ASSIGN_OR_RETURN(const std::vector<Window> windows,
                          PlanWindows(report.text_tokens, report.bos ? 1 : 0, options));
   QUIRE_ASSIGN_OR_RETURN(std::vector<Contestant> contestants, Enlist(model, options, team));
@@ -213,7 +207,7 @@ Result<PerplexityReport> MeasurePerplexity(
   std::vector<TokenId> fed;
   for (const Window& window : windows) {
     fed.clear();
-    if (report.bos) fed.push_back(*tokenizer.bos());
+    if (bos) fed.push_back(*bos);
     const auto text = tokens.subspan(window.first, window.count - 1);
     fed.insert(fed.end(), text.begin(), text.end());
     QUIRE_RETURN_IF_ERROR(ScoreWindow(window, tokens, fed, contestants, reference));

@@ -1,6 +1,7 @@
 #include "eval/recall.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 
@@ -17,33 +18,22 @@ std::span<const RecallQuestion> Asked(const RecallCase& one, const RecallOptions
   return all.first(std::min(all.size(), static_cast<size_t>(options.max_questions)));
 }
 
-// Nothing but the answer may come, so that its log probability is told; the most likely token is
-// told beside it.
-sched::Request Ask(const RecallCase& one, const RecallQuestion& question) {
-  sched::Request request;
-  request.prompt = one.context;
-  request.prompt.push_back(question.key);
-  request.sampling.temperature = 0;
-  request.sampling.max_tokens = 1;
-  request.sampling.ignore_eos = true;
-  request.sampling.allowed_token_ids = {question.answer};
-  request.sampling.logprobs = 1;
-  return request;
-}
-
 RecallTally Mark(const engine::Completion& completion, const RecallQuestion& question) {
   RecallTally tally{.asked = 1};
   const std::vector<engine::TokenLogprobs>& logprobs = completion.choices[0].logprobs;
-  QUIRE_CHECK_EQ(logprobs.size(), 1u);
-  QUIRE_CHECK(!logprobs[0].top.empty());
-  tally.right = logprobs[0].top[0].first == question.answer ? 1 : 0;
-  tally.nll_sum = -static_cast<double>(logprobs[0].logprob);
+  QUIRE_CHECK_EQ(logprobs.size(), 2u);
+  QUIRE_CHECK(!logprobs[1].top.empty());
+  tally.right = logprobs[1].top[0].first == question.answer ? 1 : 0;
+  tally.nll_sum = -static_cast<double>(logprobs[1].logprob);
   return tally;
 }
 
-Result<engine::Completion> Answer(engine::Engine& engine, sched::Request request) {
-  std::vector<sched::Request> requests;
-  requests.push_back(std::move(request));
+Result<engine::Completion> Ask(engine::Engine& engine, const RecallCase& one,
+                               const RecallQuestion& question, const KvVariant& variant) {
+  constexpr int kMostLikely = 1;
+  std::vector<sched::Request> requests = {
+      ScoringRequest(one.context, std::array{question.key, question.answer}, kMostLikely)};
+  requests.front().eviction = variant.eviction.options;
   QUIRE_ASSIGN_OR_RETURN(std::vector<engine::Completion> completions,
                          RunRequests(engine, std::move(requests)));
   return std::move(completions.front());
@@ -63,7 +53,8 @@ Result<std::unique_ptr<engine::Engine>> MakeEngine(const engine::LoadedModel& mo
                      longest, model.config().context_length);
   }
   engine::EngineOptions options;
-  options.max_model_len = tokens;
+  QUIRE_ASSIGN_OR_RETURN(options.max_model_len,
+                         LengthFor(variant, static_cast<int>(longest), tokens, model));
   options.max_num_seqs = 2;
   options.kv_format = variant.format;
   options.threads = team.size();
@@ -102,7 +93,8 @@ Result<std::vector<RecallScore>> MeasureRecall(const engine::LoadedModel& model,
       length.tokens = tokens;
       for (const RecallQuestion& question : Asked(one, options)) {
         QUIRE_ASSIGN_OR_RETURN(const engine::Completion completion,
-                               Answer(*engine, Ask(one, question)));
+                               Ask(*engine, one, question, variant));
+        score.tokens_kept += KeptTokens(completion);
         const RecallTally tally = Mark(completion, question);
         length.by_depth[question.position * kRecallDepths / tokens].Add(tally);
         length.total.Add(tally);
@@ -111,6 +103,7 @@ Result<std::vector<RecallScore>> MeasureRecall(const engine::LoadedModel& model,
       }
     }
     for (const auto& [tokens, length] : lengths) score.lengths.push_back(length);
+    score.tokens_kept /= std::max(score.total.asked, 1);
     scores.push_back(std::move(score));
   }
   return scores;

@@ -1,8 +1,11 @@
 // Recall: facts hidden at all depths of a long context are asked for, with each way to store keys
-// and values. Perplexity hardly notices what a codec forgets far back; this does.
+// and values. Perplexity hardly notices what a codec or an eviction policy forgets far back; this
+// does.
 //
-// Questions go through an Engine as requests do: the context is computed once, further questions
-// find it in the prefix cache. Right = the answer is the most likely next token.
+// Questions go through an Engine as requests do. The context is the prompt; the question follows as
+// if it were generated: what gives tokens up has done so, not knowing it. Further questions find
+// the context in the prefix cache, where the policy reads that. Right = the answer is the most
+// likely next token.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +45,7 @@ struct RecallScore {
   KvCost cost;
   RecallTally total;
   std::vector<RecallLength> lengths;  // ascending
+  double tokens_kept = 0;             // that had their KV when the answer came, on average
 };
 
 struct RecallOptions {

@@ -8,6 +8,7 @@
 #include <boost/json.hpp>
 
 #include "base/rng.h"
+#include "eval/run_requests.h"
 
 namespace quire::eval {
 namespace {
@@ -94,7 +95,7 @@ struct Material {
 Result<Material> Gather(const text::Tokenizer& tokenizer, std::string_view filler) {
   Material material;
   material.filler = tokenizer.Encode(filler);
-  if (tokenizer.adds_bos() && tokenizer.bos()) material.prefix.push_back(*tokenizer.bos());
+  if (const auto bos = BosOf(tokenizer)) material.prefix.push_back(*bos);
   std::optional<TokenId> full_stop;
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.Type(id) != text::TokenType::kNormal) continue;

@@ -214,6 +214,46 @@ TEST(Recall, LengthsAndDepthsAddUpToTheTotal) {
   EXPECT_GT(score.lengths[0].by_depth[4].asked, 0);
 }
 
+KvVariant Evicting(kv::EvictionPolicy policy, double budget_ratio) {
+  KvVariant variant = VariantOf(kernels::KvCodec::kF16);
+  variant.eviction.options.policy = policy;
+  variant.eviction.options.budget_ratio = budget_ratio;
+  return variant;
+}
+
+TEST(Recall, OfAWindowEndsWhereTheWindowBegins) {
+  ModelForTest test(kProbePath);
+  const auto all = ProbeCases();
+  const auto cases = std::span(all).first(6);  // of 250 tokens
+  const auto scores = MeasureOrDie(test, cases,
+                                   {.variants = {Evicting(kv::EvictionPolicy::kNone, 0.5),
+                                                 Evicting(kv::EvictionPolicy::kStreaming, 0.5)}});
+  EXPECT_EQ(scores[0].tokens_kept, 251);  // context and question
+  EXPECT_EQ(scores[1].tokens_kept, 126);  // half of the context, and the newest token
+  const RecallLength& window = scores[1].lengths[0];
+  EXPECT_GE(window.by_depth[4].asked, 10);
+  EXPECT_GT(window.by_depth[4].accuracy(), 0.8);
+  EXPECT_GE(window.by_depth[0].asked, 10);
+  EXPECT_LT(window.by_depth[0].accuracy(), 0.1);
+  EXPECT_GT(scores[0].lengths[0].by_depth[0].accuracy(), 0.8);
+}
+
+TEST(Recall, WithABudgetForTheWholeContextIsThatOfTheFullCacheBitForBit) {
+  ModelForTest test(kProbePath);
+  const auto all = ProbeCases();
+  const auto cases = std::span(all).first(1);
+  RecallOptions options;
+  for (const kv::EvictionPolicy policy : kv::kEvictionPolicies) {
+    options.variants.push_back(Evicting(policy, 1));
+    options.variants.back().eviction.options.budget_tokens = 300;
+  }
+  const auto scores = MeasureOrDie(test, cases, options);
+  for (const RecallScore& score : scores) {
+    EXPECT_EQ(score.total.nll_sum, scores[0].total.nll_sum);
+    EXPECT_EQ(score.tokens_kept, scores[0].tokens_kept);
+  }
+}
+
 TEST(Recall, RefusesContextsLongerThanTheModels) {
   ModelForTest test(kProbePath);
   RecallCase one{.context = std::vector<TokenId>(1023, 5), .questions = {{5, 5, 0}}};

@@ -6,6 +6,28 @@
 
 namespace quire::eval {
 
+std::optional<TokenId> BosOf(const text::Tokenizer& tokenizer) {
+  return tokenizer.adds_bos() ? tokenizer.bos() : std::nullopt;
+}
+
+sched::Request ScoringRequest(std::vector<TokenId> prompt, std::span<const TokenId> output,
+                              int alternatives) {
+  sched::Request request;
+  request.prompt = std::move(prompt);
+  request.forced_output.assign(output.begin(), output.end());
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = static_cast<int>(output.size());
+  request.sampling.ignore_eos = true;
+  request.sampling.logprobs = alternatives;
+  return request;
+}
+
+int KeptTokens(const engine::Completion& completion) {
+  const engine::Usage& usage = completion.usage;
+  // The last token was never computed.
+  return usage.kv_tokens_kept.value_or(usage.prompt_tokens + usage.completion_tokens - 1);
+}
+
 Result<std::vector<engine::Completion>> RunRequests(engine::Engine& engine,
                                                     std::vector<sched::Request> requests,
                                                     const std::function<void(int64_t)>& step_done) {

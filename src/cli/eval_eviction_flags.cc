@@ -1,0 +1,92 @@
+#include "cli/eval_eviction_flags.h"
+
+#include <fmt/format.h>
+
+#include "cli/eval_flags.h"
+#include "cli/eviction_flags.h"
+
+namespace quire::cli {
+namespace {
+
+// The items of all lists, or `by_default` if there are none.
+std::vector<std::string> Items(const std::vector<std::string>& lists, std::string by_default) {
+  std::vector<std::string> items;
+  for (const std::string& list : lists) {
+    for (const std::string_view item : SplitAtCommas(list)) items.emplace_back(item);
+  }
+  if (items.empty()) items.push_back(std::move(by_default));
+  return items;
+}
+
+Result<int> ParseSinks(const std::string& text) {
+  int sinks = 0;
+  if (base::flags_internal::ParseValue(text, sinks) && sinks >= 0) return sinks;
+  return Error{ErrorKind::kUsage,
+               fmt::format("'{}' is no number of tokens; give --kv-sinks a list such as 0,4", text),
+               "kv-sinks"};
+}
+
+}  // namespace
+
+void EvalEvictionFlags::Declare(base::FlagSet& flags) {
+  flags.Group("Token eviction");
+  flags
+      .Add("kv-eviction", &policies_,
+           "Policies to compare with the full cache, as a list or repeated: none, streaming, h2o, "
+           "snapkv, tova. Every policy runs with every budget and every number of sinks.")
+      .Metavar("POLICIES");
+  flags
+      .Add("kv-budget", &budgets_,
+           "Budgets, as a list or repeated: tokens that a sequence keeps, or (with a point) the "
+           "share of its prompt; without it 0.2.")
+      .Metavar("BUDGETS");
+  flags
+      .Add("kv-sinks", &sinks_,
+           "First tokens that are always kept, as a list or repeated; without it 4.")
+      .Metavar("TOKENS");
+  flags
+      .Add("kv-recent", &recent_,
+           "Newest tokens that are always kept; by default half of the budget (h2o), 32 (snapkv), "
+           "1 (tova), all but the first (streaming).")
+      .Unit("tokens")
+      .AtLeast(1);
+}
+
+Result<std::vector<eval::EvictionVariant>> EvalEvictionFlags::Variants() const {
+  std::vector<eval::EvictionVariant> variants;
+  for (const std::string& name : Items(policies_, "none")) {
+    kv::EvictionOptions options;
+    QUIRE_ASSIGN_OR_RETURN(options.policy, kv::ParseEvictionPolicy(name));
+    options.recent = recent_;
+    for (const std::string& budget : Items(budgets_, "0.2")) {
+      QUIRE_RETURN_IF_ERROR(ParseKvBudget(budget, options));
+      for (const std::string& sinks : Items(sinks_, fmt::format("{}", options.sinks))) {
+        QUIRE_ASSIGN_OR_RETURN(options.sinks, ParseSinks(sinks));
+        QUIRE_RETURN_IF_ERROR(kv::ValidateEviction(options));
+        if (options.evicts()) variants.push_back({budget, options});
+      }
+    }
+  }
+  return variants;
+}
+
+std::string NameOf(const eval::EvictionVariant& eviction) {
+  if (!eviction.options.evicts()) return "full cache";
+  return fmt::format("{} {}, {} sinks", kv::NameOf(eviction.options.policy), eviction.budget,
+                     eviction.options.sinks);
+}
+
+std::vector<std::string> EvictionCells(const eval::EvictionVariant& eviction) {
+  const bool evicts = eviction.options.evicts();
+  return {std::string(kv::NameOf(eviction.options.policy)), evicts ? eviction.budget : "-",
+          evicts ? fmt::format("{}", eviction.options.sinks) : "-"};
+}
+
+void AddEviction(const eval::EvictionVariant& eviction, boost::json::object& out) {
+  out["kv_eviction"] = kv::NameOf(eviction.options.policy);
+  if (!eviction.options.evicts()) return;
+  out["kv_budget"] = eviction.budget;
+  out["kv_sinks"] = eviction.options.sinks;
+}
+
+}  // namespace quire::cli
