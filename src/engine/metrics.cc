@@ -122,6 +122,8 @@ void AddScheduler(SnapshotText& text, const sched::SchedulerStats& s) {
          s.requests_waiting);
   counts("quire_preemptions_total", "vllm:num_preemptions_total",
          "Sequences that lost their memory and computed again.", s.preemptions);
+  text.Count("quire_kv_tokens_evicted_total",
+             "Tokens whose keys and values evicting sequences gave up.", s.evicted_tokens);
   counts("quire_prefix_tokens_queried_total", "vllm:prefix_cache_queries_total",
          "Prompt tokens looked up in the prefix cache.", s.prompt_tokens_queried);
   counts("quire_prefix_tokens_hit_total", "vllm:prefix_cache_hits_total",
