@@ -316,6 +316,23 @@ TEST_F(KvEvictionStack, MemoryIsBoundedAtEveryStepInEveryCodec) {
   }
 }
 
+// Few prompts among them, so that they share prefixes.
+std::vector<sched::Request> RandomRequests(int count, base::CounterRng& rng) {
+  const auto below = [&](int bound) { return static_cast<int>(rng.NextBelow(bound)); };
+  std::vector<sched::Request> requests;
+  for (int i = 0; i < count; ++i) {
+    sched::Request request =
+        StackRequest(kv::kEvictionPolicies[below(5)], 10 + below(250), 1 + below(100));
+    request.prompt = RandomTokens(static_cast<int>(request.prompt.size()), 1 + below(2));
+    request.eviction.budget_tokens = 40 + below(80);
+    request.priority = below(2);
+    request.sampling.seed = i;
+    if (below(4) == 0) request.n = 2;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
 // Arrivals, cancellations and preemptions in little memory: what is not cancelled says what it
 // would have said alone, and nothing leaks.
 TEST_F(KvEvictionStack, UnderRandomLoadEveryRequestEndsAsIfItWereAlone) {
@@ -332,17 +349,7 @@ TEST_F(KvEvictionStack, UnderRandomLoadEveryRequestEndsAsIfItWereAlone) {
     options.max_num_batched_tokens = 64 + below(200);
     EngineOptions little = options;
     little.kv_cache_memory = size_t{1} << 20;
-    std::vector<sched::Request> requests;
-    for (int i = 0; i < 14; ++i) {
-      sched::Request request =
-          StackRequest(kv::kEvictionPolicies[below(5)], 10 + below(250), 1 + below(100));
-      request.prompt = RandomTokens(static_cast<int>(request.prompt.size()), 1 + below(2));
-      request.eviction.budget_tokens = 40 + below(80);
-      request.priority = below(2);
-      request.sampling.seed = i;
-      if (below(4) == 0) request.n = 2;
-      requests.push_back(std::move(request));
-    }
+    std::vector<sched::Request> requests = RandomRequests(14, rng);
     auto engine = testing::MakeEngineOrDie(*model_, little, team_);
     std::map<int, size_t> index_of;
     std::vector<CompletionBuilder> builders;
