@@ -23,7 +23,7 @@ enum class DraftMethod {
 // How a draft model's token is chosen for requests that sample.
 enum class DraftChoice {
   kBest,  // the likeliest
-  kDrawn  // drawn with the key that the target will draw with
+  kDrawn  // drawn with the key that the target will draw with: more often the same
 };
 
 // Whether finished outputs are looked through for later requests of the same salt.
@@ -32,11 +32,11 @@ enum class OutputSharing { kOff, kSameSalt };
 struct SpeculationOptions {
   static constexpr int kTokensMax = 32;
 
-  std::vector<DraftMethod> methods;          // the first that has an idea drafts
+  std::vector<DraftMethod> methods = {};     // the first that has an idea drafts
   const LoadedModel* draft_model = nullptr;  // drafts where they have none; outlives the engine
-  std::optional<int> tokens;                 // drafted at once; absent: as many as pay
+  std::optional<int> tokens = std::nullopt;  // drafted at once; absent: as many as pay
   OutputSharing sharing = OutputSharing::kSameSalt;
-  DraftChoice draft_choice = DraftChoice::kBest;
+  DraftChoice draft_choice = DraftChoice::kDrawn;
 
   bool enabled() const { return !methods.empty() || draft_model != nullptr; }
 };

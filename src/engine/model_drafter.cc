@@ -1,6 +1,7 @@
 #include "engine/model_drafter.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace quire::engine {
@@ -75,7 +76,7 @@ Result<std::unique_ptr<Drafter>> ModelDrafter::Create(const LoadedModel& target,
       std::max(frames, layout.frames_for_tokens(longest) + layout.group_count()) *
       static_cast<int64_t>(layout.frame_bytes());
   QUIRE_ASSIGN_OR_RETURN(kvstore::KvStore store, kvstore::KvStore::Create(layout, memory));
-  const int vocab_size = std::min(target.config().vocab_size, draft.config().vocab_size);
+  const int vocab_size = target.config().vocab_size;
   QUIRE_RETURN_IF_ERROR(kv::KvCache::Validate(CacheOptions(draft, options, store)));
   std::unique_ptr<Drafter> drafter =
       std::make_unique<ModelDrafter>(draft, vocab_size, options, std::move(store), team);
@@ -92,17 +93,22 @@ ModelDrafter::ModelDrafter(const LoadedModel& draft, int vocab_size, const Optio
       transformer_({draft.config(), draft.weights(), kernels::DefaultKernels(), team},
                    store_.layout(), LimitsOf(options, LongestOf(draft, options))),
       cache_(CacheOptions(draft, options, store_)),
-      samplers_(team.size(), Sampler(*kernels::DefaultKernels().vector, vocab_size)) {}
+      samplers_(team.size(), Sampler(*kernels::DefaultKernels().vector, vocab_size)),
+      widened_(team.size()) {}
 
 void ModelDrafter::Forget(const sched::Sequence& sequence, const sched::Request& /*request*/) {
   const auto id = static_cast<size_t>(sequence.id.value);
   if (id < followers_.size()) followers_[id].reset();
 }
 
-ModelDrafter::Follower& ModelDrafter::FollowerOf(SequenceId id) {
+ModelDrafter::Follower& ModelDrafter::FollowerOf(const DraftJob& job) {
+  const SequenceId id = job.sequence->id;
   if (followers_.size() <= static_cast<size_t>(id.value)) followers_.resize(id.value + 1);
   std::unique_ptr<Follower>& follower = followers_[id.value];
-  if (!follower) follower = std::make_unique<Follower>();
+  if (!follower) {
+    follower = std::make_unique<Follower>();
+    follower->filter.emplace(job.request->sampling, model_.config().eos_ids, vocab_size_);
+  }
   return *follower;
 }
 
@@ -126,10 +132,10 @@ void ModelDrafter::Propose(std::span<DraftJob* const> jobs) {
 // First passes: what the followers have not seen of their sequences, the newest token included.
 // Those that are nearly there go first: a long prompt waits for what the others leave of a pass.
 void ModelDrafter::PlanCatchUp(std::span<DraftJob* const> jobs) {
-  for (const DraftJob* job : jobs) FollowerOf(job->sequence->id).used = round_;
+  for (const DraftJob* job : jobs) FollowerOf(*job).used = round_;
   runs_.clear();
   for (DraftJob* job : jobs) {
-    Follower& follower = FollowerOf(job->sequence->id);
+    Follower& follower = FollowerOf(*job);
     if (!Follow(*job, follower)) continue;
     const int first = follower.lease.committed();
     runs_.push_back(
@@ -240,27 +246,41 @@ void ModelDrafter::Forward() {
 }
 
 void ModelDrafter::ChooseTokens() {
-  std::vector<DraftJob*> jobs;
+  std::vector<const Run*> drafting;
   for (const Run& run : runs_) {
-    if (run.drafts) jobs.push_back(run.job);
+    if (run.drafts) drafting.push_back(&run);
   }
-  const int count = static_cast<int>(jobs.size());
+  const int count = static_cast<int>(drafting.size());
   for (int first = 0; first < count; first += kLogitRows) {
     const int slice = std::min(kLogitRows, count - first);
     const MatrixView<const float> logits = transformer_.Logits(first, slice);
     team_.ParallelFor(slice, 1, [&](int64_t begin, int64_t end, int thread) {
       for (int64_t i = begin; i < end; ++i) {
-        DraftJob& job = *jobs[first + i];
-        job.drafts.push_back(Choose(samplers_[thread], logits.row(i), job));
+        const Run& run = *drafting[first + i];
+        const auto row = Widen({logits.row(i), static_cast<size_t>(logits.cols)}, thread);
+        run.job->drafts.push_back(Choose(samplers_[thread], row, run));
       }
     });
   }
 }
 
-TokenId ModelDrafter::Choose(Sampler& sampler, const float* logits, const DraftJob& job) const {
+// Vocabularies of models with one tokenizer may be padded differently: to the target's size.
+std::span<const float> ModelDrafter::Widen(std::span<const float> logits, int thread) {
+  const auto wanted = static_cast<size_t>(vocab_size_);
+  if (logits.size() >= wanted) return logits.first(wanted);
+  std::vector<float>& widened = widened_[thread];
+  widened.assign(logits.begin(), logits.end());
+  widened.resize(wanted, -std::numeric_limits<float>::infinity());
+  return widened;
+}
+
+TokenId ModelDrafter::Choose(Sampler& sampler, std::span<const float> logits,
+                             const Run& run) const {
+  const DraftJob& job = *run.job;
+  const sched::SamplingParams& wanted = job.request->sampling;
   sched::SamplingParams params;
   params.temperature = 0;
-  const sched::SamplingParams& wanted = job.request->sampling;
+  params.logit_bias = wanted.logit_bias;
   if (options_.choice == DraftChoice::kDrawn) {
     params.temperature = wanted.temperature;
     params.top_k = wanted.top_k;
@@ -268,10 +288,13 @@ TokenId ModelDrafter::Choose(Sampler& sampler, const float* logits, const DraftJ
     params.min_p = wanted.min_p;
   }
   const int position = static_cast<int>(job.sequence->tokens.size() + job.drafts.size());
+  const TokenFilter::Limits limits = run.follower->filter->Next(job.sequence->output(), {});
   const Result<SampledToken> token =
-      sampler.Sample({.logits = {logits, static_cast<size_t>(vocab_size_)},
+      sampler.Sample({.logits = logits,
                       .params = &params,
-                      .key = {wanted.seed + job.sequence->index, 0, position}});
+                      .key = {wanted.seed + job.sequence->index, 0, position},
+                      .banned = limits.banned,
+                      .allowed = limits.allowed});
   // A small model's overflow must not end a request: any token is a guess.
   return token.ok() ? token->token : TokenId{0};
 }

@@ -18,6 +18,7 @@
 #include "engine/engine_options.h"
 #include "engine/model_loader.h"
 #include "engine/sampler.h"
+#include "engine/token_filter.h"
 #include "kv/kv_cache.h"
 #include "kvstore/kv_store.h"
 #include "model/transformer.h"
@@ -35,7 +36,7 @@ class ModelDrafter : public Drafter {
     int max_model_len = 0;  // of the target
     int64_t kv_tokens = 0;  // that its KV memory holds
     kv::PrefixCaching prefix_caching = kv::PrefixCaching::kOn;
-    DraftChoice choice = DraftChoice::kBest;
+    DraftChoice choice = DraftChoice::kDrawn;
   };
 
   // kUsage: not the target's tokenizer; kExhausted: no memory. All borrowed things outlive it.
@@ -58,8 +59,9 @@ class ModelDrafter : public Drafter {
   //     tokens |<---- lease.committed() ---->|<- guessed ->|
   struct Follower {
     kv::Lease lease;
-    std::vector<TokenId> guessed;  // computed: the newest token, then drafts
-    uint64_t used = 0;             // the round in which it drafted last
+    std::vector<TokenId> guessed;       // computed: the newest token, then drafts
+    uint64_t used = 0;                  // the round in which it drafted last
+    std::optional<TokenFilter> filter;  // what the request excludes, its grammar aside
   };
   // A sequence's part in a pass.
   struct Run {
@@ -70,7 +72,7 @@ class ModelDrafter : public Drafter {
     bool drafts = false;  // its last row is the newest token: a draft follows
   };
 
-  Follower& FollowerOf(SequenceId id);
+  Follower& FollowerOf(const DraftJob& job);
   // Lets go of what was rejected. False: nothing can be done for this job.
   bool Follow(DraftJob& job, Follower& follower);
   bool Begin(const DraftJob& job, Follower& follower);
@@ -80,16 +82,18 @@ class ModelDrafter : public Drafter {
   void ExecuteCopies();
   void Forward();
   void ChooseTokens();
-  TokenId Choose(Sampler& sampler, const float* logits, const DraftJob& job) const;
+  TokenId Choose(Sampler& sampler, std::span<const float> logits, const Run& run) const;
+  std::span<const float> Widen(std::span<const float> logits, int thread);
 
   const LoadedModel& model_;
   base::ThreadTeam& team_;
-  int vocab_size_;  // tokens that both models know
+  int vocab_size_;  // the target's
   Options options_;
   kvstore::KvStore store_;
   model::Transformer transformer_;
   kv::KvCache cache_;
   std::vector<Sampler> samplers_;                     // [threads]
+  std::vector<std::vector<float>> widened_;           // [threads][vocab_size]
   std::vector<std::unique_ptr<Follower>> followers_;  // by SequenceId
   uint64_t round_ = 0;
 
