@@ -23,6 +23,7 @@ namespace quire::cli {
 struct RunningModel {
   std::unique_ptr<base::ThreadTeam> team;
   std::unique_ptr<engine::LoadedModel> model;
+  std::unique_ptr<engine::LoadedModel> draft_model;  // with --draft-model
   std::unique_ptr<engine::Engine> engine;
 };
 
@@ -35,7 +36,7 @@ class EngineFlags {
   // What holds for every codec: DeclareKvFormat without the codec itself.
   void DeclareKvBlocks(base::FlagSet& flags) { kv_format_.DeclareForEveryCodec(flags); }
   void DeclareThreads(base::FlagSet& flags);
-  // Memory, lengths, batching.
+  // Memory, lengths, batching, speculation.
   void DeclareServing(base::FlagSet& flags);
 
   // Loads a model (with a progress bar on a terminal).
@@ -53,6 +54,12 @@ class EngineFlags {
   Result<engine::EngineOptions> Options() const;
 
  private:
+  void DeclareSpeculation(base::FlagSet& flags);
+  Result<engine::SpeculationOptions> Speculation() const;
+  Result<std::unique_ptr<engine::LoadedModel>> Load(const std::string& path, const char* label,
+                                                    base::ThreadTeam& team,
+                                                    const Terminal& terminal) const;
+
   ModelFlag model_;
   int threads_ = 0;
   KvFormatFlags kv_format_;
@@ -64,6 +71,9 @@ class EngineFlags {
   bool enable_prefix_caching_ = true;
   uint64_t seed_ = 0;
   std::optional<int> max_queued_requests_;
+  std::string draft_model_;
+  std::string speculate_;
+  std::string num_speculative_tokens_ = "auto";
 };
 
 }  // namespace quire::cli

@@ -196,5 +196,35 @@ TEST(Run, WhatCannotWorkIsOneClearSentence) {
   }
 }
 
+TEST(Run, SpeculationSaysTheSameAndTellsHowOftenItWasRight) {
+  const std::string run =
+      "run --raw --json --max-tokens 120 --temperature 0.2 --seed 3 "
+      "\"The sea was calm, and the sea was calm, and the\" ";
+  const json::object plain = json::parse(RunBinary(run).out).as_object();
+  EXPECT_EQ(plain.at("draft_tokens").as_int64(), 0);
+  for (const std::string how : {"--speculate ngram", "--speculate suffix,ngram",
+                                "--draft-model models/draft/draft-q8_0.gguf"}) {
+    const BinaryResult result = RunBinary(run + how + " --num-speculative-tokens 4");
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const json::object said = json::parse(result.out).as_object();
+    EXPECT_EQ(said.at("token_ids"), plain.at("token_ids")) << how;
+    EXPECT_GT(said.at("draft_tokens_accepted").as_int64(), 0) << how;
+    EXPECT_GE(said.at("draft_tokens").as_int64(), said.at("draft_tokens_accepted").as_int64());
+  }
+}
+
+TEST(Run, SpeculationThatCannotBeIsRefusedInOneSentence) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--speculate magic", "there are ngram and suffix"},
+      {"--num-speculative-tokens many", "neither auto nor a number from 1 to 32"},
+      {"--num-speculative-tokens 33", "neither auto nor a number from 1 to 32"},
+      {"--draft-model nowhere.gguf", "nowhere.gguf"}};
+  for (const auto& [flags, message] : cases) {
+    const BinaryResult result = RunBinary(std::string("run hello ") + flags);
+    EXPECT_NE(result.exit_code, 0) << flags;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  }
+}
+
 }  // namespace
 }  // namespace quire::cli

@@ -191,6 +191,8 @@ class RunCommand : public Command {
             {"finish_reason", server::FinishReasonName(choice.finish)},
             {"prompt_tokens", usage.prompt_tokens},
             {"completion_tokens", usage.completion_tokens},
+            {"draft_tokens", usage.accepted_draft_tokens + usage.rejected_draft_tokens},
+            {"draft_tokens_accepted", usage.accepted_draft_tokens},
             {"time_to_first_token_s", answer.first_token_s},
             {"seconds", answer.total_s},
             {"decode_tokens_per_second", DecodeRate(answer)}};
@@ -217,6 +219,10 @@ class RunCommand : public Command {
         store.layout().LongestSequence(
             store.frames_total(), running_.engine->scheduler().options().max_num_batched_tokens),
         running_.engine->max_model_len());
+    const int drafted = usage.accepted_draft_tokens + usage.rejected_draft_tokens;
+    if (drafted == 0) return;
+    fmt::print(stderr, "{} of {} drafted tokens were right ({:.0f} %)\n",
+               usage.accepted_draft_tokens, drafted, 100.0 * usage.accepted_draft_tokens / drafted);
   }
 
   EngineFlags engine_;

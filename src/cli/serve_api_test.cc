@@ -50,6 +50,47 @@ class ServeApi : public ::testing::Test {
 std::unique_ptr<ScratchFolder> ServeApi::scratch_;
 std::unique_ptr<ServeProcess> ServeApi::server_;
 
+TEST_F(ServeApi, APolicyKeepsSomeTokensAndSaysHowMany) {
+  const std::string start =
+      R"({"prompt":"Once there was a king who had three sons and a garden with a wall around it",)"
+      R"("temperature":0,"max_tokens":60,"ignore_eos":true)";
+  const json::object plain = Answer("/v1/completions", start + "}");
+  EXPECT_FALSE(plain.at("usage").as_object().contains("kv_tokens_kept"));
+  const json::object h2o =
+      Answer("/v1/completions", start + R"(,"kv_policy":{"policy":"h2o","budget":32,"recent":8}})");
+  EXPECT_EQ(h2o.at("usage").at("kv_tokens_kept"), 33);
+  EXPECT_EQ(h2o.at("usage").at("completion_tokens"), 60);
+  EXPECT_NE(TextOf(h2o), TextOf(plain));
+  // Beyond the context of 1,024 tokens.
+  const json::object streaming =
+      Answer("/v1/completions",
+             R"({"prompt":"Once","max_tokens":1500,"ignore_eos":true,)"
+             R"("kv_policy":{"policy":"streaming","budget":64,"sinks":4,"pin_prefix_tokens":1}})");
+  EXPECT_EQ(streaming.at("usage").at("completion_tokens"), 1500);
+  const TestResponse chat =
+      Ask("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hello there"}],)"
+                                  R"("max_tokens":40,"ignore_eos":true,"stream":true,)"
+                                  R"("stream_options":{"include_usage":true},)"
+                                  R"("kv_policy":{"policy":"snapkv","budget":0.5}})");
+  EXPECT_THAT(chat.body, HasSubstr("\"kv_tokens_kept\""));
+}
+
+TEST_F(ServeApi, APolicyThatCannotWorkIsTheClientsError) {
+  const auto message = [](std::string_view policy) {
+    const TestResponse response =
+        Ask("/v1/completions", fmt::format(R"({{"prompt":"x","kv_policy":{}}})", policy));
+    EXPECT_EQ(response.status, 400) << policy;
+    return response.body;
+  };
+  EXPECT_THAT(message(R"("h2o")"), HasSubstr("must be an object"));
+  EXPECT_THAT(message(R"({"policy":"lru"})"), HasSubstr("streaming, h2o, snapkv and tova"));
+  EXPECT_THAT(message(R"({"budget":10})"), HasSubstr("'policy' is missing"));
+  EXPECT_THAT(message(R"({"policy":"h2o","budget":10.5})"), HasSubstr("whole number"));
+  EXPECT_THAT(message(R"({"policy":"h2o","budget":4})"), HasSubstr("budget of 4 tokens"));
+  EXPECT_THAT(message(R"({"policy":"h2o","budget":100000})"), HasSubstr("max_model_len"));
+  EXPECT_THAT(message(R"({"policy":"h2o","bugdet":9})"), HasSubstr("no field 'bugdet'"));
+}
+
 TEST_F(ServeApi, BadWordsDoNotComeAndAllowedTokensAlone) {
   const std::string start = R"({"prompt":"The old man","temperature":0,"max_tokens":24)";
   const std::string plain = TextOf(Answer("/v1/completions", start + "}"));

@@ -39,7 +39,7 @@ std::set<std::string> Without(const std::set<std::string>& left,
 constexpr const char* kMetricName = R"(\b(?:quire_(?!FLAGS)|vllm:)[a-z0-9_]+)";
 
 std::string ServedMetrics() {
-  const ServeProcess server({"--threads", "1"});
+  const ServeProcess server({"--threads", "1", "--speculate", "ngram"});
   server::TestClient client(server.port());
   return client.Ask(server::Get("/metrics")).body;
 }

@@ -21,10 +21,6 @@ void MoveInto(std::vector<T>& to, std::vector<T>& from) {
 
 }  // namespace
 
-void AddTo(std::optional<int>& total, std::optional<int> more) {
-  if (more) total = total.value_or(0) + *more;
-}
-
 // Of a beam search the engine tells the n best alone.
 CompletionBuilder::CompletionBuilder(const sched::Request& request)
     : returned_(request.n), choices_(request.beam_search ? request.n : request.sequences()) {
@@ -47,8 +43,7 @@ void CompletionBuilder::Add(SequenceUpdate update) {
   completion_.usage.prompt_tokens = update.usage.prompt_tokens;
   completion_.usage.cached_tokens =
       std::max(completion_.usage.cached_tokens, update.usage.cached_tokens);
-  completion_.usage.completion_tokens += update.usage.completion_tokens;
-  AddTo(completion_.usage.kv_tokens_kept, update.usage.kv_tokens_kept);
+  completion_.usage.AddSequence(update.usage);
 }
 
 Completion CompletionBuilder::Take() {

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include "base/clock.h"
+#include "engine/model_drafter.h"
 
 namespace quire::engine {
 namespace {
@@ -24,6 +25,23 @@ model::StepLimits LimitsOf(const sched::SchedulerOptions& options) {
           .max_positions = options.max_model_len};
 }
 
+// Memory for as many tokens as the target has, if so many can run together.
+Result<std::unique_ptr<Drafter>> MakeModelDrafter(const Engine& engine,
+                                                  const EngineOptions& options,
+                                                  base::ThreadTeam& team) {
+  const kvstore::KvLayout& layout = engine.store().layout();
+  const int64_t tokens = int64_t{engine.store().frames_total()} * layout.block_size();
+  return ModelDrafter::Create(
+      engine.model(), *options.speculation.draft_model,
+      {.max_num_seqs = options.max_num_seqs,
+       .rows = options.max_num_batched_tokens,
+       .max_model_len = engine.max_model_len(),
+       .kv_tokens = std::min(tokens, int64_t{options.max_num_seqs} * engine.max_model_len()),
+       .prefix_caching = engine.scheduler().cache().options().prefix_caching,
+       .choice = options.speculation.draft_choice},
+      team);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
@@ -38,9 +56,14 @@ Result<std::unique_ptr<Engine>> Engine::Create(const LoadedModel& model,
 
   QUIRE_ASSIGN_OR_RETURN(const ControlPlane control,
                          ControlPlaneFor(options, model.config(), layout, store.frames_total()));
-  return std::make_unique<Engine>(Parts{model, team, std::move(store), control.scheduler,
-                                        control.cache, options.seed, options.eviction,
-                                        options.mask_budget_s, options.speculation});
+  auto engine = std::make_unique<Engine>(Parts{model, team, std::move(store), control.scheduler,
+                                               control.cache, options.seed, options.eviction,
+                                               options.mask_budget_s, options.speculation});
+  if (options.speculation.draft_model != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(auto drafter, MakeModelDrafter(*engine, options, team));
+    engine->AddDrafter(std::move(drafter));
+  }
+  return engine;
 }
 
 Engine::Engine(Parts parts)
@@ -115,6 +138,7 @@ bool Engine::Step(const UpdateSink& sink) {
   base::Stopwatch watch;
   const sched::StepPlan& plan = Plan();
   if (plan.empty()) return false;
+  base::Stopwatch computing;
   CopyFrames(plan.copies);
   model::Batch batch = builder_.Build(plan, scheduler_);
   eviction_.Plan(plan, scheduler_);
@@ -130,6 +154,7 @@ bool Engine::Step(const UpdateSink& sink) {
   Emit(sink);
   stats_.emit_s += watch.Lap();
   ++stats_.steps;
+  if (speculator_.active()) speculator_.ObserveStep(plan.tokens(), computing.Lap());
   return true;
 }
 
@@ -359,7 +384,10 @@ void Engine::ObserveDrafts(size_t first) {
     ++drafted;
     accepted += draws_[i].drawn && draws_[i].result->token == *draws_[i].draft;
   }
-  speculator_.Observe(draws_[first].sequence, drafted, accepted);
+  const SequenceId id = draws_[first].sequence;
+  speculator_.Observe(id, drafted, accepted);
+  records_[id.value]->drafts_accepted += accepted;
+  records_[id.value]->drafts_rejected += drafted - accepted;
 }
 
 void Engine::CollectOutputs() {
@@ -390,152 +418,6 @@ void Engine::CollectOutputs() {
   }
 }
 
-void Engine::Emit(const UpdateSink& sink) {
-  for (size_t i = 0; i < draws_.size(); ++i) {
-    Draw& draw = draws_[i];
-    if (draw.continues) continue;
-    const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
-    SequenceUpdate update;
-    update.request = sequence.request;
-    update.index = sequence.index;
-    switch (draw.kind) {
-      case DrawKind::kBeam:
-        continue;  // a request's beams are told when it has finished
-      case DrawKind::kPromptLogprob:
-        AddPromptLogprob(draw, update);
-        break;
-      case DrawKind::kToken:
-        AddTokens(DrawnTogether(i), update);
-        break;
-    }
-    sink(update);
-  }
-  for (const RequestId id : scheduler_.finished()) {
-    const sched::RequestState& request = scheduler_.request(id);
-    if (request.cancelled) continue;
-    if (request.request.sampling.max_tokens == 0) {
-      EmitScored(request, sink);
-    } else if (request.beams != nullptr) {
-      EmitBeams(request, sink);
-    }
-  }
-}
-
-// A request that draws nothing ends with its prompt.
-void Engine::EmitScored(const sched::RequestState& request, const UpdateSink& sink) const {
-  const sched::Sequence& first = scheduler_.sequence(request.sequences.front());
-  const int told = request.request.beam_search ? request.request.n : request.request.sequences();
-  for (int index = 0; index < told; ++index) {
-    SequenceUpdate update;
-    update.request = request.id;
-    update.index = index;
-    update.finish = sched::FinishReason::kLength;
-    update.usage = {first.prompt_tokens, first.cached_tokens, 0};
-    sink(update);
-  }
-}
-
-void Engine::AddPromptLogprob(Draw& draw, SequenceUpdate& update) const {
-  if (draw.position == 1) update.prompt_logprobs.emplace_back(std::nullopt);
-  if (draw.result.ok()) update.prompt_logprobs.push_back(ToLogprobs(*draw.result));
-}
-
-// A stop string may end the sequence before its last token of the step: the rest is not told.
-void Engine::AddTokens(std::span<Draw> draws, SequenceUpdate& update) {
-  const sched::Sequence& sequence = scheduler_.sequence(draws.front().sequence);
-  std::optional<sched::FinishReason> finish;
-  int completion_tokens = 0;
-  for (size_t i = 0; i < draws.size() && !finish; ++i) {
-    // What Commit says is about the last of them.
-    const bool is_last = i + 1 == draws.size();
-    finish = sequence.finish_reason;
-    if (!is_last && finish != sched::FinishReason::kCancelled) finish.reset();
-    finish = AddToken(draws[i], finish, update);
-    completion_tokens = draws[i].position - sequence.prompt_tokens + draws[i].result.ok();
-  }
-  if (!finish) return;
-  if (finish == sched::FinishReason::kCancelled) completion_tokens = sequence.output_tokens();
-  if (!draws.front().result.ok()) {
-    update.error = draws.front().result.error();
-  } else if (finish == sched::FinishReason::kError) {
-    update.error = Error{ErrorKind::kInvalid, "a token came that the constraint forbids"};
-  }
-  records_[sequence.id.value]->text.Finish(update);
-  update.finish = finish;
-  update.usage = {sequence.prompt_tokens, sequence.cached_tokens, completion_tokens};
-  if (sequence.eviction) {
-    // The last token's own was never computed.
-    update.usage.kv_tokens_kept = static_cast<int>(sequence.tokens.size()) - 1 - sequence.evicted;
-  }
-}
-
-// How the sequence ends with this token, if it does; `finish`: what the scheduler says.
-std::optional<sched::FinishReason> Engine::AddToken(Draw& draw,
-                                                    std::optional<sched::FinishReason> finish,
-                                                    SequenceUpdate& update) {
-  if (!draw.result.ok() || finish == sched::FinishReason::kCancelled) return finish;
-  SequenceRecord& record = *records_[draw.sequence.value];
-  const sched::Sequence& sequence = scheduler_.sequence(draw.sequence);
-  const sched::SamplingParams& sampling = scheduler_.request(sequence.request).request.sampling;
-  const TokenId token = draw.result->token;
-  std::optional<TokenLogprobs> logprobs;
-  if (draw.result->logprob) logprobs = ToLogprobs(*draw.result);
-  const bool stops = finish == sched::FinishReason::kStop;
-  if (stops) update.stop_reason = StopReasonOf(token);
-  if (stops && !sampling.include_stop_in_output) {
-    record.text.AppendSilently(token, std::move(logprobs));
-  } else {
-    record.text.Append(token, std::move(logprobs), update);
-  }
-  if (const std::optional<int> stop = record.text.stopped_at()) {
-    finish = sched::FinishReason::kStop;
-    update.stop_reason = sampling.stop[*stop];
-  } else if (draw.grammar_end && !stops) {
-    finish = draw.grammar_end;
-  }
-  if (finish) scheduler_.Finish(draw.sequence, *finish);
-  return finish;
-}
-
-void Engine::EmitBeams(const sched::RequestState& request, const UpdateSink& sink) const {
-  const sched::Sequence& first = scheduler_.sequence(request.sequences.front());
-  const text::DecodeOptions decode = DecodeOptionsOf(request.request);
-  const auto hypotheses = request.beams->hypotheses();
-  for (int index = 0; index < request.request.n; ++index) {
-    SequenceUpdate update;
-    update.request = request.id;
-    update.index = index;
-    if (index >= static_cast<int>(hypotheses.size())) {
-      // Everything else that could have been said was forbidden.
-      update.finish = sched::FinishReason::kError;
-      update.error =
-          Error{ErrorKind::kContradiction, "there are fewer continuations than 'n'", "n"};
-      sink(update);
-      continue;
-    }
-    update.tokens = hypotheses[index].tokens;
-    update.text = model_.tokenizer().Decode(update.tokens, decode);
-    update.finish = hypotheses[index].reason;
-    update.usage = {first.prompt_tokens, first.cached_tokens,
-                    static_cast<int>(update.tokens.size())};
-    sink(update);
-  }
-}
-
-TokenLogprobs Engine::ToLogprobs(const SampledToken& sampled) {
-  TokenLogprobs logprobs{sampled.token, *sampled.logprob, {}};
-  for (const sched::TokenLogprob& entry : sampled.top) {
-    logprobs.top.emplace_back(entry.token, entry.logprob);
-  }
-  return logprobs;
-}
-
-StopReason Engine::StopReasonOf(TokenId token) const {
-  const std::vector<TokenId>& eos = model_.config().eos_ids;
-  if (std::find(eos.begin(), eos.end(), token) != eos.end()) return std::monostate{};
-  return token;
-}
-
 text::DecodeOptions Engine::DecodeOptionsOf(const sched::Request& request) const {
   return {.skip_special = request.sampling.skip_special_tokens,
           .start = model_.tokenizer().StartAfter(request.prompt),
@@ -559,10 +441,8 @@ void Engine::PrepareRecord(SequenceId id, int position) {
                     .stop_text = sampling.include_stop_in_output ? text::StopText::kInclude
                                                                  : text::StopText::kExclude,
                     .min_tokens = sampling.min_tokens}),
-      std::nullopt,
-      std::nullopt,
-      TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size),
-      {}});
+      std::nullopt, std::nullopt,
+      TokenFilter(sampling, model_.config().eos_ids, model_.config().vocab_size)});
   if (NeedsCounts(sampling)) record->counts.emplace(request.prompt);
   if (auto& grammar = grammars_[sequence.request.value]) {
     grammar->Allowed();  // once for all sequences of the request

@@ -100,6 +100,7 @@ class Engine {
   int max_model_len() const { return scheduler_.options().max_model_len; }
   size_t scratch_bytes() const { return transformer_.scratch_bytes(); }
   const EngineStats& stats() const { return stats_; }
+  bool speculates() const { return speculator_.active(); }
   const SpeculationStats& speculation() const { return speculator_.stats(); }
 
  private:
@@ -109,7 +110,9 @@ class Engine {
     std::optional<TokenCounts> counts;            // only with penalties
     std::optional<text::GrammarMatcher> grammar;  // only with a constraint; has seen the output
     TokenFilter filter;                           // what may come next
-    std::vector<TokenId> output;  // as drawn: while a step draws, ahead of the scheduler's
+    int drafts_accepted = 0;
+    int drafts_rejected = 0;
+    std::vector<TokenId> output = {};  // as drawn: while a step draws, ahead of the scheduler's
   };
 
   // Something to take from a row of logits. A sequence with drafts draws from several rows: from

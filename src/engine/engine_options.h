@@ -12,14 +12,33 @@
 
 namespace quire::engine {
 
+class LoadedModel;
+
 // How tokens are guessed ahead (docs/SPECULATION.md).
 enum class DraftMethod {
-  kNgram,  // what followed the same tokens earlier in the text
+  kNgram,   // what followed the last few tokens when they came before
+  kSuffix,  // what most often followed the longest ending that came before
 };
 
+// How a draft model's token is chosen for requests that sample.
+enum class DraftChoice {
+  kBest,  // the likeliest
+  kDrawn  // drawn with the key that the target will draw with: more often the same
+};
+
+// Whether finished outputs are looked through for later requests of the same salt.
+enum class OutputSharing { kOff, kSameSalt };
+
 struct SpeculationOptions {
-  std::vector<DraftMethod> methods;  // the first that has an idea drafts
-  std::optional<int> tokens;         // drafted at once; absent: as many as pay
+  static constexpr int kTokensMax = 32;
+
+  std::vector<DraftMethod> methods = {};     // the first that has an idea drafts
+  const LoadedModel* draft_model = nullptr;  // drafts where they have none; outlives the engine
+  std::optional<int> tokens = std::nullopt;  // drafted at once; absent: as many as pay
+  OutputSharing sharing = OutputSharing::kSameSalt;
+  DraftChoice draft_choice = DraftChoice::kDrawn;
+
+  bool enabled() const { return !methods.empty() || draft_model != nullptr; }
 };
 
 struct EngineOptions {

@@ -128,8 +128,8 @@ void EngineThread::Take(const SequenceUpdate& update) {
 
 void EngineThread::Publish() {
   const std::scoped_lock lock(snapshot_mutex_);
-  snapshot_ = {engine_->scheduler().stats(), engine_->scheduler().cache().stats(),
-               engine_->stats()};
+  snapshot_ = {engine_->scheduler().stats(), engine_->scheduler().cache().stats(), engine_->stats(),
+               engine_->speculation()};
 }
 
 }  // namespace quire::engine

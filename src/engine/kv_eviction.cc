@@ -153,12 +153,12 @@ SlotMemory& KvEviction::Prepare(const sched::StepPlan& plan, const sched::Schedu
   const sched::Sequence& sequence = scheduler.sequence(scheduled.sequence);
   const int first_slot = scheduled.first_position - sequence.evicted;
   std::unique_ptr<SlotMemory>& memory = MemoryAt(sequence.id);
-  // Preempted sequences start again.
-  if (std::ranges::find(plan.admitted, sequence.id) != plan.admitted.end()) memory.reset();
-  if (!memory) {
-    // A sibling that ended may have handed its prompt over.
+  const bool starts = std::ranges::find(plan.admitted, sequence.id) != plan.admitted.end();
+  if (starts) memory.reset();  // again, where it was preempted
+  if (!memory && !starts) {
+    // A sibling that ended has handed its prompt over.
     for (const SequenceId id : scheduler.request(sequence.request).sequences) {
-      if (first_slot > 0 && !memory && MemoryAt(id) && MemoryAt(id)->slots() == first_slot) {
+      if (!memory && MemoryAt(id) && MemoryAt(id)->slots() == first_slot) {
         memory = std::make_unique<SlotMemory>(*MemoryAt(id));
       }
     }
@@ -188,6 +188,18 @@ void KvEviction::Plan(const sched::StepPlan& plan, const sched::Scheduler& sched
     if (sequence.eviction->policy == EvictionPolicy::kTova) memory.ClearScores();
     requests_.push_back({.run = run, .first_row = rows.begin, .end_row = rows.end});
     scores_.push_back(memory.scores());
+  }
+}
+
+// What a run computed is that of its forks too.
+void KvEviction::RememberForks(const sched::Scheduler& scheduler) {
+  const sched::StepPlan& plan = scheduler.plan();
+  for (const sched::ScheduledSequence& run : plan.sequences) {
+    if (!scheduler.sequence(run.sequence).eviction) continue;
+    for (const SequenceId id : plan.samplers_of(run)) {
+      if (id == run.sequence) continue;
+      MemoryAt(id) = std::make_unique<SlotMemory>(*MemoryAt(run.sequence));
+    }
   }
 }
 
@@ -235,15 +247,8 @@ void KvEviction::Evict(const sched::PendingEviction& eviction, const sched::Sequ
 }
 
 void KvEviction::Evict(sched::Scheduler& scheduler) {
+  RememberForks(scheduler);
   if (scheduler.evictions().empty()) return;
-  const sched::StepPlan& plan = scheduler.plan();
-  // What a run computed is that of its forks too.
-  for (const sched::ScheduledSequence& run : plan.sequences) {
-    for (const SequenceId id : plan.samplers_of(run)) {
-      if (id == run.sequence || !MemoryAt(run.sequence)) continue;
-      MemoryAt(id) = std::make_unique<SlotMemory>(*MemoryAt(run.sequence));
-    }
-  }
   for (const sched::PendingEviction& eviction : scheduler.evictions()) {
     Evict(eviction, scheduler.sequence(eviction.sequence));
   }

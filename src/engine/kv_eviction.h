@@ -92,6 +92,7 @@ class KvEviction {
  private:
   std::unique_ptr<SlotMemory>& MemoryAt(SequenceId id);
   SlotMemory& Prepare(const sched::StepPlan& plan, const sched::Scheduler& scheduler, int run);
+  void RememberForks(const sched::Scheduler& scheduler);
   std::vector<kvstore::BlockTable> TablesOf(const kv::Lease& lease) const;
   void ReplaceOne(SlotMemory& memory, const sched::Sequence& sequence);
   void Evict(const sched::PendingEviction& eviction, const sched::Sequence& sequence);

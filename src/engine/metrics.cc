@@ -122,6 +122,8 @@ void AddScheduler(SnapshotText& text, const sched::SchedulerStats& s) {
          s.requests_waiting);
   counts("quire_preemptions_total", "vllm:num_preemptions_total",
          "Sequences that lost their memory and computed again.", s.preemptions);
+  text.Count("quire_kv_tokens_evicted_total",
+             "Tokens whose keys and values evicting sequences gave up.", s.evicted_tokens);
   counts("quire_prefix_tokens_queried_total", "vllm:prefix_cache_queries_total",
          "Prompt tokens looked up in the prefix cache.", s.prompt_tokens_queried);
   counts("quire_prefix_tokens_hit_total", "vllm:prefix_cache_hits_total",
@@ -143,6 +145,33 @@ void AddTimes(SnapshotText& text, const EngineStats& engine) {
   seconds("quire_forward_seconds_total", "Time spent in forward passes.", engine.forward_s);
   seconds("quire_sample_seconds_total", "Time spent drawing tokens.", engine.sample_s);
   seconds("quire_emit_seconds_total", "Time spent on text and bookkeeping.", engine.emit_s);
+}
+
+void AddSpeculation(SnapshotText& text, const SpeculationStats& s) {
+  const auto counts = [&](const char* ours, const char* theirs, const char* help, int64_t value) {
+    text.Count(ours, help, value);
+    text.Count(theirs, help, value);
+  };
+  counts("quire_drafts_total", "vllm:spec_decode_num_drafts_total",
+         "Runs of drafted tokens that were verified.", s.drafts);
+  counts("quire_draft_tokens_total", "vllm:spec_decode_num_draft_tokens_total",
+         "Drafted tokens that were verified.", s.draft_tokens);
+  counts("quire_draft_tokens_accepted_total", "vllm:spec_decode_num_accepted_tokens_total",
+         "Of these, those that were what the model said.", s.accepted_tokens);
+  for (const char* name : {"quire_draft_tokens_accepted_by_position_total",
+                           "vllm:spec_decode_num_accepted_tokens_per_pos_total"}) {
+    text.Count(name, "The same by their place in the draft, from 0; the last counts all beyond.",
+               s.accepted_at[0]);
+    MetricFamily& family = text.families().back();
+    const ClientMetric first = family.metric.front();
+    for (int i = 0; i < SpeculationStats::kPositions; ++i) {
+      if (i > 0) family.metric.push_back(first);
+      family.metric.back().counter.value = static_cast<double>(s.accepted_at[i]);
+      family.metric.back().label.push_back({"position", std::to_string(i)});
+    }
+  }
+  text.Add(MetricType::Counter, "quire_draft_seconds_total", "Time spent on drafting.",
+           s.propose_s);
 }
 
 }  // namespace
@@ -270,6 +299,7 @@ std::string Metrics::Text(const EngineSnapshot& snapshot) const {
   AddCache(text, snapshot.cache);
   AddScheduler(text, snapshot.scheduler);
   AddTimes(text, snapshot.engine);
+  if (labels_.speculation) AddSpeculation(text, snapshot.speculation);
   text.Gauge("vllm:cache_config_info", "How the KV cache is configured.", 1);
   ClientMetric& info = text.families().back().metric.front();
   info.label.push_back({"block_size", std::to_string(labels_.block_tokens)});

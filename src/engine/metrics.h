@@ -30,6 +30,7 @@ struct EngineSnapshot {
   sched::SchedulerStats scheduler;
   kv::KvStats cache;
   EngineStats engine;
+  SpeculationStats speculation;
 };
 
 struct MetricsLabels {
@@ -37,6 +38,7 @@ struct MetricsLabels {
   int block_tokens = 0;
   std::string codec;
   bool prefix_caching = true;
+  bool speculation = false;  // its metrics are told only where there are drafters, as vLLM does
 };
 
 class Metrics {

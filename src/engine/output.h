@@ -30,12 +30,22 @@ struct Usage {
   int prompt_tokens = 0;
   int cached_tokens = 0;  // prompt tokens whose keys and values came from the cache
   int completion_tokens = 0;
-  // Of an evicting sequence: tokens that had their KV at the end.
+  // Drafts that were verified: those that became completion tokens, and the others.
+  int accepted_draft_tokens = 0;
+  int rejected_draft_tokens = 0;
+  // Of evicting sequences: tokens that had their KV at the end.
   std::optional<int> kv_tokens_kept = {};
-};
 
-// Adds what is known of another sequence.
-void AddTo(std::optional<int>& total, std::optional<int> more);
+  // Another sequence's of the same request: the prompt counts once.
+  void AddSequence(const Usage& other) {
+    completion_tokens += other.completion_tokens;
+    accepted_draft_tokens += other.accepted_draft_tokens;
+    rejected_draft_tokens += other.rejected_draft_tokens;
+    if (other.kv_tokens_kept) {
+      kv_tokens_kept = kv_tokens_kept.value_or(0) + *other.kv_tokens_kept;
+    }
+  }
+};
 
 // News of one sequence after a step. The pieces of text of all updates, concatenated, are the text;
 // tokens and logprobs stay aligned with the text they made, which may be held back for a step or

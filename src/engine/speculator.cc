@@ -4,55 +4,146 @@
 
 #include "base/clock.h"
 #include "engine/ngram_drafter.h"
+#include "engine/suffix_drafter.h"
 
 namespace quire::engine {
+namespace {
 
-Speculator::Speculator(const SpeculationOptions& options) : length_(options.tokens.value_or(4)) {
+constexpr double kPrior = 0.6;            // of a drafter nobody has seen yet
+constexpr double kSequenceMemory = 0.85;  // of what a sequence's drafts were worth, per step
+constexpr double kDrafterMemory = 0.98;   // the same over all sequences, per sequence and step
+constexpr int kProbeIntervalFirst = 16;   // steps without drafts until one tries again
+constexpr int kProbeIntervalLast = 256;
+constexpr int kProbeLength = 4;
+constexpr int kPlainInterval = 64;  // steps with drafts until one goes without
+constexpr double kNewPassShare = 0.1;
+constexpr double kPassOutlier = 4.0;
+
+}  // namespace
+
+Speculator::Speculator(const SpeculationOptions& options)
+    : fixed_length_(options.tokens), probe_interval_(kProbeIntervalFirst) {
   for (const DraftMethod method : options.methods) {
     switch (method) {
       case DraftMethod::kNgram:
         Add(std::make_unique<NgramDrafter>());
         break;
+      case DraftMethod::kSuffix:
+        Add(std::make_unique<SuffixDrafter>(options.sharing));
+        break;
     }
   }
+}
+
+void Speculator::Add(std::unique_ptr<Drafter> drafter) {
+  drafters_.push_back({std::move(drafter), {}, 0});
+}
+
+Speculator::History& Speculator::HistoryOf(SequenceId id) {
+  if (histories_.size() <= static_cast<size_t>(id.value)) histories_.resize(id.value + 1);
+  History& history = histories_[id.value];
+  history.acceptance.resize(drafters_.size());
+  return history;
+}
+
+void Speculator::CollectJobs(const sched::Scheduler& scheduler,
+                             base::FunctionRef<bool(SequenceId)> skip) {
+  jobs_.clear();
+  most_.clear();
+  rows_ = 0;
+  for (const SequenceId id : scheduler.running()) {
+    if (skip(id)) continue;
+    const sched::Sequence& sequence = scheduler.sequence(id);
+    rows_ += sequence.uncomputed();
+    const int most = std::min(scheduler.DraftsMax(id), fixed_length_.value_or(kLengthMax));
+    if (most == 0) continue;
+    jobs_.push_back({&sequence, &scheduler.request(sequence.request).request, most, {}});
+    most_.push_back(most);
+  }
+  rows_ = std::min(rows_, scheduler.options().max_num_batched_tokens);
 }
 
 void Speculator::Propose(sched::Scheduler& scheduler, base::FunctionRef<bool(SequenceId)> skip,
                          base::FunctionRef<void(SequenceId, std::vector<TokenId>&)> trim) {
   base::Stopwatch watch;
-  jobs_.clear();
-  for (const SequenceId id : scheduler.running()) {
-    const int most = std::min(scheduler.DraftsMax(id), length_);
-    if (most == 0 || skip(id)) continue;
-    const sched::Sequence& sequence = scheduler.sequence(id);
-    jobs_.push_back({&sequence, &scheduler.request(sequence.request).request, most, {}});
-  }
-  for (const auto& drafter : drafters_) {
-    asked_.clear();
-    for (DraftJob& job : jobs_) {
-      if (job.drafts.empty()) asked_.push_back(&job);
+  CollectJobs(scheduler, skip);
+  const bool plain = !fixed_length_ && steps_on_ >= kPlainInterval;
+  bool wanted = false;
+  for (size_t i = 0; i < drafters_.size() && !plain; ++i) {
+    SetLengths(i);
+    wanted |= !asked_.empty();
+    if (asked_.empty()) continue;
+    watch.Lap();
+    drafters_[i].drafter->Propose(asked_);
+    const double seconds = watch.Lap();
+    stats_.propose_s += seconds;
+    int passes = 0;
+    for (DraftJob* job : asked_) {
+      trim(job->sequence->id, job->drafts);
+      rows_ += static_cast<int>(job->drafts.size());
+      passes = std::max(passes, static_cast<int>(job->drafts.size()));
+      HistoryOf(job->sequence->id).drafted_by = i;
     }
-    if (!asked_.empty()) drafter->Propose(asked_);
+    if (passes == 0) continue;
+    double& mean = drafters_[i].pass_seconds;
+    const double each = seconds / passes;
+    mean = mean == 0 ? each : mean + kNewPassShare * (std::min(each, kPassOutlier * mean) - mean);
   }
-  for (DraftJob& job : jobs_) {
-    const SequenceId id = job.sequence->id;
-    trim(id, job.drafts);
-    scheduler.Propose(id, job.drafts);
-  }
-  stats_.propose_s += watch.Lap();
+  steps_on_ = wanted ? steps_on_ + 1 : 0;
+  steps_off_ = wanted || plain ? 0 : steps_off_ + 1;
+  for (const DraftJob& job : jobs_) scheduler.Propose(job.sequence->id, job.drafts);
 }
 
-void Speculator::Observe(SequenceId /*sequence*/, int drafted, int accepted) {
+// Asks a drafter for those that have no drafts yet, each for as many as pay.
+void Speculator::SetLengths(size_t drafter) {
+  asked_.clear();
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    if (!jobs_[i].drafts.empty()) continue;
+    jobs_[i].drafts_max = most_[i];
+    asked_.push_back(&jobs_[i]);
+  }
+  if (fixed_length_) return;
+  const double prior = drafters_[drafter].acceptance.Share(kPrior);
+  wishes_.clear();
+  for (const DraftJob* job : asked_) {
+    const Acceptance& own = HistoryOf(job->sequence->id).acceptance[drafter];
+    wishes_.push_back({own.Share(prior), job->drafts_max, 0});
+  }
+  PlanDraftLengths(wishes_, rows_, times_, drafters_[drafter].pass_seconds);
+  const bool pays = std::ranges::any_of(wishes_, [](const DraftWish& w) { return w.length > 0; });
+  if (pays) {
+    probe_interval_ = kProbeIntervalFirst;
+  } else if (steps_off_ >= probe_interval_ && !wishes_.empty()) {
+    DraftWish& probed = wishes_[probed_++ % wishes_.size()];
+    probed.length = std::min(probed.most, kProbeLength);
+    probe_interval_ = std::min(2 * probe_interval_, kProbeIntervalLast);
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    if (wishes_[i].length == 0) continue;
+    asked_[i]->drafts_max = wishes_[i].length;
+    asked_[kept++] = asked_[i];
+  }
+  asked_.resize(kept);
+}
+
+void Speculator::Observe(SequenceId sequence, int drafted, int accepted) {
   ++stats_.drafts;
   stats_.draft_tokens += drafted;
   stats_.accepted_tokens += accepted;
   for (int i = 0; i < accepted; ++i) {
     ++stats_.accepted_at[std::min(i, SpeculationStats::kPositions - 1)];
   }
+  History& history = HistoryOf(sequence);
+  const size_t by = history.drafted_by;
+  history.acceptance[by].Observe(drafted, accepted, kSequenceMemory);
+  drafters_[by].acceptance.Observe(drafted, accepted, kDrafterMemory);
 }
 
 void Speculator::Forget(const sched::Sequence& sequence, const sched::Request& request) {
-  for (const auto& drafter : drafters_) drafter->Forget(sequence, request);
+  for (const Entry& entry : drafters_) entry.drafter->Forget(sequence, request);
+  const auto id = static_cast<size_t>(sequence.id.value);
+  if (id < histories_.size()) histories_[id] = History();
 }
 
 }  // namespace quire::engine

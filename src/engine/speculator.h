@@ -2,6 +2,11 @@
 //
 // Owns the drafters, cheapest first: the first that has an idea for a sequence drafts for it.
 // Called by the engine's thread, between steps.
+//
+// Without a fixed number of tokens it drafts what pays (draft_lengths.h): it keeps each sequence's
+// acceptance, what steps take by their rows, and what drafting costs. Where nothing pays, one
+// sequence drafts now and then to see whether that is still so, ever more seldom; where it does
+// pay, a step now and then does without, so that what plain decoding takes stays known.
 #pragma once
 
 #include <array>
@@ -10,6 +15,7 @@
 #include <vector>
 
 #include "base/function_ref.h"
+#include "engine/draft_lengths.h"
 #include "engine/drafter.h"
 #include "engine/engine_options.h"
 #include "sched/scheduler.h"
@@ -29,10 +35,12 @@ struct SpeculationStats {
 
 class Speculator {
  public:
+  static constexpr int kLengthMax = 16;  // drafted at once where nobody says how much
+
   explicit Speculator(const SpeculationOptions& options);
 
   // Cheaper ones first.
-  void Add(std::unique_ptr<Drafter> drafter) { drafters_.push_back(std::move(drafter)); }
+  void Add(std::unique_ptr<Drafter> drafter);
   bool active() const { return !drafters_.empty(); }
 
   // Proposes drafts to the scheduler for the running sequences that decode. `skip` leaves out
@@ -42,16 +50,42 @@ class Speculator {
 
   // A step verified `drafted` tokens of the sequence, the first `accepted` of which were right.
   void Observe(SequenceId sequence, int drafted, int accepted);
+  // A step of so many rows took so long, drafting aside.
+  void ObserveStep(int rows, double seconds) { times_.Observe(rows, seconds); }
 
   void Forget(const sched::Sequence& sequence, const sched::Request& request);
 
   const SpeculationStats& stats() const { return stats_; }
 
  private:
-  int length_ = 4;
-  std::vector<std::unique_ptr<Drafter>> drafters_;
+  struct Entry {
+    std::unique_ptr<Drafter> drafter;
+    Acceptance acceptance;    // over all sequences
+    double pass_seconds = 0;  // of drafting one more token of all
+  };
+  struct History {
+    std::vector<Acceptance> acceptance;  // [drafters]
+    size_t drafted_by = 0;               // in the step under way
+  };
+
+  void CollectJobs(const sched::Scheduler& scheduler, base::FunctionRef<bool(SequenceId)> skip);
+  void SetLengths(size_t drafter);
+  void Probe();
+  History& HistoryOf(SequenceId id);
+
+  std::optional<int> fixed_length_;
+  std::vector<Entry> drafters_;
+  std::vector<History> histories_;  // by SequenceId
+  StepTimes times_;
+  int rows_ = 0;  // of the step that is planned, with the drafts so far
+  int steps_off_ = 0;
+  int steps_on_ = 0;
+  int probe_interval_ = 0;
+  size_t probed_ = 0;  // whose turn it was
   std::vector<DraftJob> jobs_;
+  std::vector<int> most_;  // [jobs]
   std::vector<DraftJob*> asked_;
+  std::vector<DraftWish> wishes_;  // [asked]
   SpeculationStats stats_;
 };
 

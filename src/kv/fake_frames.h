@@ -36,14 +36,13 @@ class FakeFrames {
     ComputeSlots(lease, Prefixes(tokens.first(first + count), key), first, count);
   }
 
-  // The same where slot i holds the token at positions[i]: a step writes slots [first, first +
-  // count).
+  // The same where slot i holds the token at positions[i]: a step writes the slots from `first` on.
   void ComputeKept(const Lease& lease, std::span<const TokenId> tokens, const CacheKey& key,
-                   std::span<const int> positions, int first, int count) {
+                   std::span<const int> positions, int first) {
     const std::vector<uint64_t> prefixes = Prefixes(tokens, key);
     std::vector<uint64_t> kept;
     for (int position : positions) kept.push_back(prefixes[position]);
-    ComputeSlots(lease, kept, first, count);
+    ComputeSlots(lease, kept, first, static_cast<int>(positions.size()) - first);
   }
 
   // Slot kept[i] of `from`, a sequence's whole lease, goes to slot i of `to`, which may be the

@@ -248,10 +248,7 @@ TEST(AttentionScores, EveryRequestIsKeptOrScoredAgainOnceAndNothingGrows) {
     const KvLayout layout =
         std::move(KvLayout::Create({shape.kv_heads, shape.head_dim, shape.windows}, shape.format))
             .value();
-    const AttentionLimits limits{.max_rows = 600,
-                                 .max_sequences = dice.Between(1, 60),
-                                 .q_heads = shape.q_heads,
-                                 .threads = dice.Between(1, 24)};
+    const AttentionLimits limits{600, dice.Between(1, 60), shape.q_heads, dice.Between(1, 24)};
     AttentionPlan plan(layout, limits);
     const size_t capacity = plan.units(0).score_units.capacity();
     const std::vector<FrameId> frames(20000 / 16 + 1);

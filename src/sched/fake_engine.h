@@ -114,7 +114,7 @@ class FakeEngine {
     const auto first = static_cast<int>(positions.size());
     QUIRE_CHECK_EQ(first, sequence.lease.committed());
     for (int i = 0; i < run.tokens; ++i) positions.push_back(run.first_position + i);
-    frames_.ComputeKept(sequence.lease, sequence.tokens, key, positions, first, run.tokens);
+    frames_.ComputeKept(sequence.lease, sequence.tokens, key, positions, first);
   }
 
   // Which tokens stay is a matter of the tokens and the index alone.

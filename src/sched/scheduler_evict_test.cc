@@ -184,6 +184,12 @@ TEST(SchedulerWithEviction, WhatCannotWorkIsRefused) {
   EXPECT_NE(refused([](Request& r) { r.eviction.budget_tokens = 200; }).find("KV frames"),
             std::string::npos);
   EXPECT_NE(refused([](Request& r) { r.eviction.sinks = -1; }).find("sinks"), std::string::npos);
+  kv::KvCacheOptions windows = Cache(60);
+  windows.groups = {{}, {.window_tokens = 40, .tail_frames = 0, .blocks = kv::GroupBlocks::kAll}};
+  FakeEngine windowed(Options(), windows, kVocabulary);
+  const auto id = windowed.scheduler().Submit(MakeRequest("a", 100, 10));
+  ASSERT_FALSE(id.ok());
+  EXPECT_NE(id.error().message.find("sliding windows"), std::string::npos);
 }
 
 }  // namespace

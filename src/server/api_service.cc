@@ -80,7 +80,8 @@ Status ApiService::Start(std::unique_ptr<engine::Engine> engine) {
       .model = model_name_,
       .block_tokens = cache.block_tokens,
       .codec = std::string(kernels::Name(engine->store().layout().format().key_codec)),
-      .prefix_caching = cache.prefix_caching == kv::PrefixCaching::kOn});
+      .prefix_caching = cache.prefix_caching == kv::PrefixCaching::kOn,
+      .speculation = engine->speculates()});
   engine_ = std::make_unique<engine::EngineThread>(
       std::move(engine), *metrics_, [this](std::vector<engine::EngineEvent> events) {
         loop_.Post([this, events = std::move(events)]() mutable { Receive(std::move(events)); });

@@ -24,6 +24,11 @@ json::object UsageBody(const engine::Usage& usage) {
                     {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
                     {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
   if (usage.kv_tokens_kept) body["kv_tokens_kept"] = *usage.kv_tokens_kept;
+  if (usage.accepted_draft_tokens + usage.rejected_draft_tokens > 0) {
+    body["completion_tokens_details"] = {
+        {"accepted_prediction_tokens", usage.accepted_draft_tokens},
+        {"rejected_prediction_tokens", usage.rejected_draft_tokens}};
+  }
   return body;
 }
 
@@ -166,8 +171,7 @@ json::object OpenAiFormat::Whole(std::span<const engine::Completion> completions
     }
     usage.prompt_tokens += completion.usage.prompt_tokens;
     usage.cached_tokens += completion.usage.cached_tokens;
-    usage.completion_tokens += completion.usage.completion_tokens;
-    engine::AddTo(usage.kv_tokens_kept, completion.usage.kv_tokens_kept);
+    usage.AddSequence(completion.usage);
   }
   json::object body{{"id", header_.id},
                     {"object", chat_ ? "chat.completion" : "text_completion"},
@@ -270,8 +274,7 @@ std::string OpenAiFormat::Update(int choice, const engine::SequenceUpdate& updat
       usage_.prompt_tokens += update.usage.prompt_tokens;
       usage_.cached_tokens += update.usage.cached_tokens;
     }
-    usage_.completion_tokens += update.usage.completion_tokens;
-    engine::AddTo(usage_.kv_tokens_kept, update.usage.kv_tokens_kept);
+    usage_.AddSequence(update.usage);
   }
   if (request_.return_token_ids) {
     body["token_ids"] = json::value_from(update.tokens);
