@@ -65,14 +65,14 @@ std::vector<std::string> SplitCodecList(std::string_view list) {
 
 void EvalFlags::Declare(base::FlagSet& flags) {
   engine_.DeclareModel(flags);
-  flags.Add("plot", &plot_path_, "Also draw quality against bytes per token, as SVG, to this file.")
+  flags.Add("plot", &plot_path_, "Also draw quality against what it costs, as SVG, to this file.")
       .Metavar("FILE");
   engine_.DeclareThreads(flags);
   flags.Group("KV cache");
   flags
       .Add("kv-cache-dtype", &codecs_,
-           "Codecs to compare with f32, as a list or repeated: f16,k=f32,v=bf16; without it f16. "
-           "The other flags of the KV cache hold for all of them.")
+           "Codecs to compare, as a list or repeated: f16,k=f32,v=bf16; without it f16. The other "
+           "flags of the KV cache hold for all of them.")
       .Metavar("CODECS");
   engine_.DeclareKvBlocks(flags);
 }
