@@ -31,6 +31,8 @@ void Scheduler::CheckInvariants() const {
       waiting += s.state == SequenceState::kWaiting;
       running += s.state == SequenceState::kRunning;
       leases += s.lease.held();
+      // What a step took for drafts that were wrong is free at its end.
+      if (s.lease.held() && !in_step_) QUIRE_CHECK_EQ(s.lease.reserved(), s.computed());
       if (!s.drafts.empty()) QUIRE_CHECK(s.state == SequenceState::kRunning);
       if (s.lease.held()) QUIRE_CHECK_LE(s.computed(), static_cast<int>(s.tokens.size()));
     }
