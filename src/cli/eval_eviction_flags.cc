@@ -79,7 +79,7 @@ Result<std::vector<eval::EvictionVariant>> EvalEvictionFlags::Variants() const {
 
 std::string NameOf(const eval::EvictionVariant& eviction) {
   if (!eviction.options.evicts()) return "full cache";
-  return fmt::format("{} {}, {} sinks", kv::NameOf(eviction.options.policy), eviction.budget,
+  return fmt::format("{} {}, sinks {}", kv::NameOf(eviction.options.policy), eviction.budget,
                      eviction.options.sinks);
 }
 

@@ -33,7 +33,7 @@ class EvalEvictionFlags {
 Result<std::vector<int>> ParseSinkLists(const std::vector<std::string>& lists,
                                         std::vector<int> by_default);
 
-// "h2o 0.2, 4 sinks", "full cache": for plots.
+// "h2o 0.2, sinks 4", "full cache": for plots.
 std::string NameOf(const eval::EvictionVariant& eviction);
 
 // What a row says of its policy. The budget of the full cache is "-".

@@ -36,7 +36,7 @@ std::string AsTable(const eval::StreamingReport& report) {
     const std::optional<double> speed = SpeedUp(report, score);
     table.AddRow(
         {score.variant.name,
-         score.afresh() ? "afresh" : fmt::format("{} sinks", score.variant.eviction.options.sinks),
+         score.afresh() ? "afresh" : fmt::format("sinks {}", score.variant.eviction.options.sinks),
          fmt::format("{:.0f}", score.tokens_kept),
          score.afresh() ? "-" : fmt::format("{:.4f}", score.perplexity),
          sampled ? fmt::format("{:.4f}", score.sampled_perplexity) : "-",

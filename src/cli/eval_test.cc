@@ -181,7 +181,7 @@ TEST(EvalPerplexity, ComparesEvictionPoliciesWithTheFullCache) {
   EXPECT_NEAR(rows[4].at("tokens_kept").as_double(), 33, 0.1);
   EXPECT_GT(rows[1].at("perplexity").as_double(), rows[0].at("perplexity").as_double());
   EXPECT_EQ(rows[9].at("kv_cache_dtype"), "int8");
-  EXPECT_THAT(ScratchFolder::Read(plot), HasSubstr(">int8, streaming 0.5, 4 sinks</text>"));
+  EXPECT_THAT(ScratchFolder::Read(plot), HasSubstr(">int8, streaming 0.5, sinks 4</text>"));
 
   const BinaryResult table = RunBinary(arguments);
   EXPECT_THAT(table.out, HasSubstr("| int8  | streaming |    0.5 |     4 |"));
@@ -207,7 +207,7 @@ TEST(EvalStreaming, ComparesSinksWithComputingAfresh) {
   EXPECT_THAT(ScratchFolder::Read(plot), HasSubstr(">f16, afresh</text>"));
 
   const BinaryResult table = RunBinary(arguments);
-  EXPECT_THAT(table.out, HasSubstr("| f16   | 4 sinks |   65 |"));
+  EXPECT_THAT(table.out, HasSubstr("| f16   | sinks 4 |   65 |"));
   EXPECT_THAT(table.out, HasSubstr("50 of them, evenly spread, each also scored after BOS and 63"));
 }
 

@@ -77,19 +77,19 @@ TEST(Streaming, AfreshIsWindowsThatMoveByOneToken) {
 
 TEST(Streaming, GoesOnBeyondTheContextWithEveryCodec) {
   ModelForTest test(kDraftPath);
-  const std::vector<TokenId> tokens = TextTokens(*test.model, 4000);  // four contexts
+  const std::vector<TokenId> tokens = TextTokens(*test.model, 2000);
   StreamingOptions options = Options(128, {0, 4}, 100);
-  options.tokens = 3000;
+  options.tokens = 1400;
   options.codecs = {VariantOf(KvCodec::kF16), VariantOf(KvCodec::kKivi2)};
   int64_t done = 0;
   const auto report =
       MeasureStreaming(*test.model, tokens, options, test.team, [&](int64_t now, int64_t total) {
         done = now;
-        EXPECT_EQ(total, 2 * (2 * 3000 + 100));
+        EXPECT_EQ(total, 2 * (2 * 1400 + 100));
       });
   ASSERT_TRUE(report.ok()) << report.error().message;
-  EXPECT_EQ(done, 2 * (2 * 3000 + 100));
-  EXPECT_EQ(report->scored_tokens, 3000);
+  EXPECT_EQ(done, 2 * (2 * 1400 + 100));
+  EXPECT_EQ(report->scored_tokens, 1400);
   ASSERT_EQ(report->scores.size(), 6u);
   for (size_t codec = 0; codec < 2; ++codec) {
     const StreamingScore& none = report->scores[3 * codec];
