@@ -10,7 +10,7 @@ constexpr double kNewShare = 0.1;     // weight of a measurement against all bef
 constexpr double kOutlier = 3.0;      // times the expected: a step that was interrupted
 constexpr int kTrusted = 3;           // measurements of a number of rows that stand for themselves
 constexpr double kRowShare = 0.1;     // of a step's time, what a row costs until it is measured
-constexpr double kGainLeast = 1.03;   // below it, plain decoding is as good
+constexpr double kGainLeast = 1.05;   // below it, plain decoding is as good
 constexpr double kPriorDrafts = 3.0;  // a prior weighs as much as so many drafts
 
 }  // namespace

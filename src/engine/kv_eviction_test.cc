@@ -126,7 +126,7 @@ class Streaming : public ::testing::TestWithParam<int> {};
 
 TEST_P(Streaming, EqualsTurningAllKeysToTheirSlotsAtEveryStep) {
   constexpr int kPrompt = 40;
-  constexpr int kSteps = 3000;
+  constexpr int kSteps = testing::kSanitized ? 200 : 3000;
   MadeModel made(GetParam());
   auto engine = made.MakeEngine();
   sched::Request request = MakeRequest(kv::EvictionPolicy::kStreaming, kPrompt, kSteps);
@@ -259,8 +259,9 @@ TEST_F(KvEvictionStack, PrefixHitsAndInt4AndHeavyHitters) {
 }
 
 TEST_F(KvEvictionStack, StreamingAndKivi2GoOnBeyondTheContextInConstantMemory) {
+  constexpr int kTokens = testing::kSanitized ? 1200 : 3000;
   auto engine = testing::MakeEngineOrDie(*model_, OptionsOf(kernels::KvCodec::kKivi2), team_);
-  ASSERT_TRUE(engine->Submit(StackRequest(kv::EvictionPolicy::kStreaming, 300, 3000)).ok());
+  ASSERT_TRUE(engine->Submit(StackRequest(kv::EvictionPolicy::kStreaming, 300, kTokens)).ok());
   int leased_max = 0;
   int tokens = 0;
   while (engine->Step(
@@ -269,7 +270,7 @@ TEST_F(KvEvictionStack, StreamingAndKivi2GoOnBeyondTheContextInConstantMemory) {
     if (tokens > 0) leased_max = std::max(leased_max, stats.frames_leased);
     if (tokens % 97 == 0) engine->scheduler().CheckInvariants();
   }
-  EXPECT_EQ(tokens, 3000);
+  EXPECT_EQ(tokens, kTokens);
   const kvstore::KvLayout& layout = engine->store().layout();
   EXPECT_LE(leased_max, kv::KvCache::FramesForSequence(layout.CacheOptions(1),
                                                        128 + layout.residual_tokens(), 1));

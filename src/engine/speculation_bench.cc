@@ -1,6 +1,7 @@
 // What speculative decoding gives: the same requests with and without it, alternating in one run.
 //
 //   x plain      how many times as fast as without, best rounds compared
+//   x plain cpu  the same in processor time: on one thread (taskset) the truer on a busy machine
 //   accepted     share of the verified drafts that were right
 //   tokens/step  of one sequence, the first token aside
 //
@@ -12,6 +13,7 @@
 //          prompt lookup or suffix matching guesses.
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -99,14 +101,22 @@ std::unique_ptr<Engine> MakeEngine(const LoadedModel& model, const EngineOptions
 
 struct Round {
   double seconds = 0;
+  double cpu_seconds = 0;                     // of all threads
   std::vector<std::vector<TokenId>> outputs;  // [requests]
 };
+
+double CpuSeconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 // `batch` of the requests at a time.
 Round Run(Engine& engine, const std::vector<Request>& requests, int batch) {
   engine.DropCachedPrefixes();
   Round round;
   base::Stopwatch watch;
+  const double cpu_before = CpuSeconds();
   for (size_t first = 0; first < requests.size(); first += batch) {
     const size_t end = std::min(requests.size(), first + batch);
     std::vector<CompletionBuilder> builders;
@@ -124,6 +134,7 @@ Round Run(Engine& engine, const std::vector<Request>& requests, int batch) {
     }
   }
   round.seconds = watch.Lap();
+  round.cpu_seconds = CpuSeconds() - cpu_before;
   return round;
 }
 
@@ -133,6 +144,8 @@ void Compare(benchmark::State& state, Engine& plain, Engine& speculative,
   constexpr int kRounds = 4;
   double plain_seconds = 1e9;
   double seconds = 1e9;
+  double plain_cpu = 1e9;
+  double cpu = 1e9;
   size_t tokens = 0;
   const Round first = Run(speculative, requests, batch);  // it learns what pays
   const SpeculationStats before = speculative.speculation();
@@ -144,6 +157,8 @@ void Compare(benchmark::State& state, Engine& plain, Engine& speculative,
       QUIRE_CHECK(with.outputs == without.outputs && with.outputs == first.outputs);
       plain_seconds = std::min(plain_seconds, without.seconds);
       seconds = std::min(seconds, with.seconds);
+      plain_cpu = std::min(plain_cpu, without.cpu_seconds);
+      cpu = std::min(cpu, with.cpu_seconds);
       tokens = 0;
       for (const auto& output : with.outputs) tokens += output.size();
     }
@@ -155,6 +170,7 @@ void Compare(benchmark::State& state, Engine& plain, Engine& speculative,
   state.counters["plain tok/s"] = static_cast<double>(tokens) / plain_seconds;
   state.counters["tok/s"] = static_cast<double>(tokens) / seconds;
   state.counters["x plain"] = plain_seconds / seconds;
+  state.counters["x plain cpu"] = plain_cpu / cpu;
   state.counters["accepted"] = drafted > 0 ? accepted / drafted : 0;
   state.counters["drafted/tok"] = drafted / static_cast<double>(kRounds * tokens);
   state.counters["tok/step"] = static_cast<double>(tokens) / (steps * batch);
@@ -336,6 +352,7 @@ void Prose(benchmark::State& state, DraftMethod method) {
   EngineOptions options = Options();
   auto plain = MakeEngine(BundledTarget(), options);
   options.speculation.methods = {method};
+  options.speculation.sharing = OutputSharing::kOff;  // later rounds must not know earlier ones
   auto speculative = MakeEngine(BundledTarget(), options);
   Compare(state, *plain, *speculative,
           ProseRequests(BundledTarget(), std::max(8, batch), 120, 1.0f), batch);

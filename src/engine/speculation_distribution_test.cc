@@ -18,8 +18,8 @@ namespace {
 
 using sched::Request;
 
-constexpr int kSamples = 200'000;  // of each kind
-constexpr int kTogether = 100;     // sequences of a request
+constexpr int kSamples = testing::kSanitized ? 20'000 : 200'000;  // of each kind
+constexpr int kTogether = 100;                                    // sequences of a request
 constexpr int kTokens = 3;
 using Counts = std::map<std::vector<TokenId>, int>;
 

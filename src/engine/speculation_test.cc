@@ -6,6 +6,7 @@
 #include "testing/engine_runner.h"
 #include "testing/kv_format_cases.h"
 #include "testing/oracle_drafter.h"
+#include "testing/sanitized.h"
 
 namespace quire::engine {
 namespace {
@@ -96,8 +97,10 @@ std::vector<Request> MixedRequests(int count) {
   return requests;
 }
 
+// Under sanitizers, where each takes ten times as long, the first few of the quantised ones.
 std::vector<KvFormatCase> AllKvFormats() {
   std::vector<KvFormatCase> cases = testing::QuantizedKvFormats();
+  if (testing::kSanitized) cases.erase(cases.begin() + 6, cases.end());
   for (const kernels::KvCodec codec : kernels::kPlainKvCodecs) {
     cases.push_back({std::string(Name(codec)), {.key_codec = codec, .value_codec = codec}});
   }
@@ -212,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(KvFormats, SpeculationOverKvFormats, ::testing::ValuesI
 
 TEST_P(Speculation, FiveHundredPromptsSayTheSameWithPromptLookup) {
   std::vector<Request> requests;
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < (testing::kSanitized ? 30 : 500); ++i) {
     Request request = MakeRequest(RandomTokens(2 + i % 60, 1000 + i), 8 + i % 20, 3 * i);
     // Something to find: the prompt's middle once more at its end.
     const std::vector<TokenId> middle(request.prompt.begin() + request.prompt.size() / 3,

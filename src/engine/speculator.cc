@@ -12,9 +12,9 @@ namespace {
 constexpr double kPrior = 0.6;            // of a drafter nobody has seen yet
 constexpr double kSequenceMemory = 0.85;  // of what a sequence's drafts were worth, per step
 constexpr double kDrafterMemory = 0.98;   // the same over all sequences, per sequence and step
-constexpr int kProbeIntervalFirst = 16;   // steps without drafts until one tries again
-constexpr int kProbeIntervalLast = 256;
-constexpr int kProbeLength = 4;
+constexpr int kProbeIntervalFirst = 32;   // steps without drafts until one tries again
+constexpr int kProbeIntervalLast = 1024;
+constexpr int kProbeLength = 2;
 constexpr int kPlainInterval = 64;  // steps with drafts until one goes without
 constexpr double kNewPassShare = 0.1;
 constexpr double kPassOutlier = 4.0;

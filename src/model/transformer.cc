@@ -111,7 +111,8 @@ void Transformer::Embed(std::span<const TokenId> tokens) {
 }
 
 void Transformer::PrepareAngles(std::span<const int> positions, const Angles& angles) {
-  const auto& [cos, sin] = angles;
+  const MatrixView<float> cos = angles.cos;
+  const MatrixView<float> sin = angles.sin;
   team_.ParallelFor(rows_, kRowGrain, [&](int64_t begin, int64_t end, int) {
     for (int64_t row = begin; row < end; ++row) {
       rope_.Angles(positions[row], {cos.row(row), static_cast<size_t>(cos.cols)},

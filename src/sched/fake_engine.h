@@ -79,6 +79,7 @@ class FakeEngine {
       const Sequence& sequence = scheduler_.sequence(run.sequence);
       const Request& request = scheduler_.request(sequence.request).request;
       QUIRE_CHECK_EQ(run.first_position, sequence.computed());
+      CheckSealsNoDrafts(run);
       Compute(sequence, {request.cache_salt, request.adapter}, run);
     }
     Sample(plan);
@@ -98,6 +99,13 @@ class FakeEngine {
   }
 
  private:
+  // A step seals what it completes: that must be the same with and without the drafts.
+  void CheckSealsNoDrafts(const ScheduledSequence& run) const {
+    const int residual = scheduler_.cache().options().residual_tokens;
+    const int end = run.first_position + run.tokens;
+    if (residual > 0) QUIRE_CHECK_EQ(end / residual, (end - run.drafts) / residual);
+  }
+
   uint64_t Hash(std::span<const TokenId> tokens, int index) const {
     uint64_t hash = base::Mix64(index);
     for (TokenId token : tokens) hash = base::Mix64(hash ^ token);

@@ -38,6 +38,8 @@ void Scheduler::CheckInvariants() const {
           QUIRE_CHECK_LT(s.lease.committed(), s.eviction->slots_max());
         }
       }
+      // What a step took for drafts that were wrong is free at its end.
+      if (s.lease.held() && !in_step_) QUIRE_CHECK_EQ(s.lease.reserved(), s.lease.committed());
       if (!s.drafts.empty()) QUIRE_CHECK(s.state == SequenceState::kRunning);
       if (s.lease.held()) QUIRE_CHECK_LE(s.computed(), static_cast<int>(s.tokens.size()));
     }
