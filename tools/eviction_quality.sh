@@ -2,7 +2,7 @@
 # eviction_quality.sh [DOCUMENT]: measures what giving tokens up costs in quality and writes the tables
 # into DOCUMENT (docs/EVICTION.md), between the lines that begin with "<!-- eviction: begin" and
 # "<!-- eviction: end"; "-" prints them. Build first: tools/build.sh release 2. On two idle cores it
-# takes about 20 minutes, half of them for the stream.
+# takes about 6 minutes.
 #
 #   QUIRE          the program (build/release/quire)
 #   QUIRE_SHARED   where texts lie that are too large for the repository (../shared)
