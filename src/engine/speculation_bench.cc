@@ -1,9 +1,11 @@
 // What speculative decoding gives: the same requests with and without it, alternating in one run.
 //
 //   x plain      how many times as fast as without, best rounds compared
-//   x plain cpu  the same in processor time: on one thread (taskset) the truer on a busy machine
+//   x plain cpu  the same in processor time: with one thread the truer on a busy machine
 //   accepted     share of the verified drafts that were right
 //   tokens/step  of one sequence, the first token aside
+//
+// QUIRE_BENCH_THREADS: computing threads, else one per core.
 //
 // bundled: the bundled target continues held-out prose; its bundled draft model guesses.
 // made:    a made target (llama shape, 122M, Q8_0) and a made draft model a twentieth of its size,
@@ -13,6 +15,7 @@
 //          prompt lookup or suffix matching guesses.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -37,7 +40,9 @@ namespace {
 using sched::Request;
 
 base::ThreadTeam& Team() {
-  static base::ThreadTeam team(static_cast<int>(std::thread::hardware_concurrency()));
+  const char* threads = std::getenv("QUIRE_BENCH_THREADS");
+  static base::ThreadTeam team(threads != nullptr ? std::atoi(threads)
+                                                  : static_cast<int>(std::thread::hardware_concurrency()));
   return team;
 }
 

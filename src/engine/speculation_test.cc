@@ -239,7 +239,7 @@ TEST_P(Speculation, FiveHundredPromptsSayTheSameWithPromptLookup) {
       }
     }
     ExpectSame(completions, plain);
-    EXPECT_GT(engine->speculation().accepted_tokens, 500);
+    EXPECT_GT(engine->speculation().accepted_tokens, std::ssize(requests));
   }
 }
 
