@@ -3,33 +3,42 @@
 // A step that verifies m drafts beside its B own rows takes StepTimes::Seconds(B + m) plus what
 // drafting costs, and gives B tokens and, of a sequence whose drafts are right with probability a
 // each, a + a^2 + ... + a^k more (2211.17192). Drafts are added in order of their probability, and
-// as many kept as make tokens per second greatest; none if plain decoding is as good.
+// as many kept as make tokens per second greatest; none if plain decoding is about as good.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 namespace quire::engine {
 
-// Seconds of a step by its number of rows, as measured lately.
+// Seconds of a step by its number of rows, as measured lately. A few rows are told apart; more are
+// measured by fours, as the matrix kernels compute them.
 class StepTimes {
  public:
   static constexpr int kRowsMax = 512;
 
   void Observe(int rows, double seconds);
-  // What was measured for as many rows, else what lies on the line through all measurements; 0
-  // before the first.
+  // Between what was measured for fewer rows and for more; 0 before the first measurement.
   double Seconds(int rows) const;
+  // Whether steps of so many rows were measured often enough to compare others with them.
+  bool Known(int rows) const;
 
  private:
   struct Mean {
+    double rows = 0;
     double seconds = 0;
     int count = 0;
+    int64_t last = 0;  // measurement
   };
-  std::array<Mean, kRowsMax + 1> of_rows_ = {};
-  // Exponentially weighted sums for the line.
-  double weight_ = 0, rows_ = 0, seconds_ = 0, rows_squared_ = 0, rows_seconds_ = 0;
+  static constexpr int kSingle = 8;  // rows that are told apart
+  static constexpr int kTogether = 4;
+  static constexpr int kMeans = kSingle + (kRowsMax - kSingle) / kTogether;
+  static int IndexOf(int rows);
+
+  std::array<Mean, kMeans> means_ = {};
+  int64_t measurements_ = 0;
 };
 
 // How often a drafter is right: the share of right ones among the drafts up to the first wrong one,
@@ -52,8 +61,9 @@ struct DraftWish {
   int length = 0;  // the answer
 };
 
-// `rows`: of the step without these drafts. `pass_seconds`: drafting one more token of all.
+// `rows`: of the step without these drafts. `pass_seconds`: drafting one more token of all. With a
+// `gain_least` of 1.1, drafts must promise a tenth more tokens per second.
 void PlanDraftLengths(std::span<DraftWish> wishes, int rows, const StepTimes& times,
-                      double pass_seconds);
+                      double pass_seconds, double gain_least);
 
 }  // namespace quire::engine

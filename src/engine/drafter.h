@@ -35,6 +35,10 @@ class Drafter {
   // Fills in `drafts` of jobs where it has an idea.
   virtual void Propose(std::span<DraftJob* const> jobs) = 0;
 
+  // What drafting one more token takes for all that drafted lately, not counting how it caught up
+  // with their texts; 0 where that is nothing beside a step.
+  virtual double PassSeconds() const { return 0; }
+
   // The sequence has ended; its id will be used again. Its tokens are still readable.
   virtual void Forget(const sched::Sequence& sequence, const sched::Request& request) = 0;
 };

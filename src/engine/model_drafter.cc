@@ -4,10 +4,15 @@
 #include <limits>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace quire::engine {
 namespace {
 
 constexpr int kLogitRows = 64;
+constexpr size_t kRowsInPace = 2;  // the newest token and, if all was accepted, the one before it
+constexpr double kNewPassShare = 0.1;
+constexpr double kPassOutlier = 4.0;
 
 model::StepLimits LimitsOf(const ModelDrafter::Options& options, int max_positions) {
   return {.rows = options.rows,
@@ -116,8 +121,10 @@ void ModelDrafter::Propose(std::span<DraftJob* const> jobs) {
   ++round_;
   PlanCatchUp(jobs);
   while (!runs_.empty()) {
+    base::Stopwatch watch;
     Forward();
     ChooseTokens();
+    if (tokens_.size() <= kRowsInPace * runs_.size()) ObservePass(watch.Lap());
     // Who wants more goes on with the token just chosen.
     std::erase_if(runs_, [](const Run& run) {
       return !run.drafts || static_cast<int>(run.job->drafts.size()) >= run.job->drafts_max;
@@ -127,6 +134,12 @@ void ModelDrafter::Propose(std::span<DraftJob* const> jobs) {
       run.rows = 1;
     }
   }
+}
+
+void ModelDrafter::ObservePass(double seconds) {
+  if (pass_seconds_ == 0) pass_seconds_ = seconds;
+  seconds = std::min(seconds, kPassOutlier * pass_seconds_);
+  pass_seconds_ += kNewPassShare * (seconds - pass_seconds_);
 }
 
 // First passes: what the followers have not seen of their sequences, the newest token included.

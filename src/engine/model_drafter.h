@@ -49,6 +49,7 @@ class ModelDrafter : public Drafter {
 
   std::string_view name() const override { return "draft model"; }
   void Propose(std::span<DraftJob* const> jobs) override;
+  double PassSeconds() const override { return pass_seconds_; }
   void Forget(const sched::Sequence& sequence, const sched::Request& request) override;
 
   const kv::KvCache& cache() const { return cache_; }
@@ -82,6 +83,7 @@ class ModelDrafter : public Drafter {
   void ExecuteCopies();
   void Forward();
   void ChooseTokens();
+  void ObservePass(double seconds);
   TokenId Choose(Sampler& sampler, std::span<const float> logits, const Run& run) const;
   std::span<const float> Widen(std::span<const float> logits, int thread);
 
@@ -96,6 +98,7 @@ class ModelDrafter : public Drafter {
   std::vector<std::vector<float>> widened_;           // [threads][vocab_size]
   std::vector<std::unique_ptr<Follower>> followers_;  // by SequenceId
   uint64_t round_ = 0;
+  double pass_seconds_ = 0;
 
   std::vector<Run> runs_;  // of the pass
   std::vector<TokenId> tokens_;

@@ -1,11 +1,13 @@
-// What speculative decoding gives: the same requests with and without it, alternating in one run.
+// What speculative decoding gives: the same requests with and without it, in alternating steps.
 //
-//   x plain      how many times as fast as without, best rounds compared
+//   x plain      how many times as fast as without, median of the rounds
 //   x plain cpu  the same in processor time: with one thread the truer on a busy machine
 //   accepted     share of the verified drafts that were right
+//   drafting     share of the time that was spent on it
 //   tokens/step  of one sequence, the first token aside
 //
-// QUIRE_BENCH_THREADS: computing threads, else one per core.
+// QUIRE_BENCH_THREADS: computing threads, else one per core. QUIRE_BENCH_TARGET: the bundled target
+// in other weights.
 //
 // bundled: the bundled target continues held-out prose; its bundled draft model guesses.
 // made:    a made target (llama shape, 122M, Q8_0) and a made draft model a twentieth of its size,
@@ -41,8 +43,9 @@ using sched::Request;
 
 base::ThreadTeam& Team() {
   const char* threads = std::getenv("QUIRE_BENCH_THREADS");
-  static base::ThreadTeam team(threads != nullptr ? std::atoi(threads)
-                                                  : static_cast<int>(std::thread::hardware_concurrency()));
+  static base::ThreadTeam team(threads != nullptr
+                                   ? std::atoi(threads)
+                                   : static_cast<int>(std::thread::hardware_concurrency()));
   return team;
 }
 
@@ -62,7 +65,8 @@ std::unique_ptr<LoadedModel> MadeModel(const model::ShapeSizes& sizes) {
 }
 
 const LoadedModel& BundledTarget() {
-  static const auto model = LoadOrDie("models/target/target-q8_0.gguf");
+  const char* path = std::getenv("QUIRE_BENCH_TARGET");
+  static const auto model = LoadOrDie(path != nullptr ? path : "models/target/target-q8_0.gguf");
   return *model;
 }
 const LoadedModel& BundledDraft() {
@@ -104,81 +108,117 @@ std::unique_ptr<Engine> MakeEngine(const LoadedModel& model, const EngineOptions
   return std::move(engine).value();
 }
 
-struct Round {
-  double seconds = 0;
-  double cpu_seconds = 0;                     // of all threads
-  std::vector<std::vector<TokenId>> outputs;  // [requests]
-};
-
 double CpuSeconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// `batch` of the requests at a time.
-Round Run(Engine& engine, const std::vector<Request>& requests, int batch) {
-  engine.DropCachedPrefixes();
-  Round round;
-  base::Stopwatch watch;
-  const double cpu_before = CpuSeconds();
-  for (size_t first = 0; first < requests.size(); first += batch) {
-    const size_t end = std::min(requests.size(), first + batch);
-    std::vector<CompletionBuilder> builders;
-    std::vector<RequestId> ids;
-    for (size_t i = first; i < end; ++i) {
-      builders.emplace_back(requests[i]);
-      ids.push_back(engine.Submit(requests[i]).value());
-    }
-    while (engine.Step([&](const SequenceUpdate& update) {
-      builders[std::ranges::find(ids, update.request) - ids.begin()].Add(update);
-    })) {
-    }
-    for (CompletionBuilder& builder : builders) {
-      round.outputs.push_back(builder.Take().choices[0].tokens);
-    }
+// An engine at work on requests, `batch` of them at a time, with the time that its steps took.
+class Run {
+ public:
+  Run(Engine& engine, const std::vector<Request>& requests, int batch)
+      : engine_(engine), requests_(requests), batch_(batch) {
+    engine_.DropCachedPrefixes();
   }
-  round.seconds = watch.Lap();
-  round.cpu_seconds = CpuSeconds() - cpu_before;
-  return round;
+
+  // False when all is answered.
+  bool Step() {
+    base::Stopwatch watch;
+    const double cpu_before = CpuSeconds();
+    const bool more = StepOrSubmit();
+    seconds_ += watch.Lap();
+    cpu_seconds_ += CpuSeconds() - cpu_before;
+    return more;
+  }
+
+  double seconds() const { return seconds_; }
+  double cpu_seconds() const { return cpu_seconds_; }                            // of all threads
+  const std::vector<std::vector<TokenId>>& outputs() const { return outputs_; }  // [requests]
+
+ private:
+  bool StepOrSubmit() {
+    if (engine_.Step([&](const SequenceUpdate& update) {
+          builders_[std::ranges::find(ids_, update.request) - ids_.begin()].Add(update);
+        })) {
+      return true;
+    }
+    for (CompletionBuilder& builder : builders_) {
+      outputs_.push_back(builder.Take().choices[0].tokens);
+    }
+    builders_.clear();
+    ids_.clear();
+    const size_t end = std::min(requests_.size(), outputs_.size() + batch_);
+    for (size_t i = outputs_.size(); i < end; ++i) {
+      builders_.emplace_back(requests_[i]);
+      ids_.push_back(engine_.Submit(requests_[i]).value());
+    }
+    return !ids_.empty();
+  }
+
+  Engine& engine_;
+  const std::vector<Request>& requests_;
+  const size_t batch_;
+  std::vector<CompletionBuilder> builders_;
+  std::vector<RequestId> ids_;
+  double seconds_ = 0;
+  double cpu_seconds_ = 0;
+  std::vector<std::vector<TokenId>> outputs_;
+};
+
+std::vector<std::vector<TokenId>> Answers(Engine& engine, const std::vector<Request>& requests,
+                                          int batch) {
+  Run run(engine, requests, batch);
+  while (run.Step()) {
+  }
+  return run.outputs();
 }
 
-// Fills the counters from `rounds` rounds of both; the answers must be the same.
+double Median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + values.size() / 2);
+  return values[values.size() / 2];
+}
+
+// Fills the counters from rounds of both; the answers must be the same.
 void Compare(benchmark::State& state, Engine& plain, Engine& speculative,
              const std::vector<Request>& requests, int batch) {
-  constexpr int kRounds = 4;
-  double plain_seconds = 1e9;
-  double seconds = 1e9;
-  double plain_cpu = 1e9;
-  double cpu = 1e9;
-  size_t tokens = 0;
-  const Round first = Run(speculative, requests, batch);  // it learns what pays
+  constexpr int kRounds = 5;
+  const auto first = Answers(speculative, requests, batch);  // it learns what pays
   const SpeculationStats before = speculative.speculation();
   const int64_t steps_before = speculative.stats().steps;
+  std::vector<double> gains, cpu_gains, plain_rates, rates;
+  double speculative_seconds = 0;
+  double tokens = 0;
+  for (const auto& output : first) tokens += static_cast<double>(output.size());
   for (auto _ : state) {
     for (int i = 0; i < kRounds; ++i) {
-      const Round without = Run(plain, requests, batch);
-      const Round with = Run(speculative, requests, batch);
-      QUIRE_CHECK(with.outputs == without.outputs && with.outputs == first.outputs);
-      plain_seconds = std::min(plain_seconds, without.seconds);
-      seconds = std::min(seconds, with.seconds);
-      plain_cpu = std::min(plain_cpu, without.cpu_seconds);
-      cpu = std::min(cpu, with.cpu_seconds);
-      tokens = 0;
-      for (const auto& output : with.outputs) tokens += output.size();
+      Run without(plain, requests, batch);
+      Run with(speculative, requests, batch);
+      // Step by step, so that the machine's moods meet both.
+      for (bool more = true; more;) {
+        const bool more_without = without.Step();
+        more = with.Step() || more_without;
+      }
+      QUIRE_CHECK(with.outputs() == without.outputs() && with.outputs() == first);
+      speculative_seconds += with.seconds();
+      gains.push_back(without.seconds() / with.seconds());
+      cpu_gains.push_back(without.cpu_seconds() / with.cpu_seconds());
+      plain_rates.push_back(tokens / without.seconds());
+      rates.push_back(tokens / with.seconds());
     }
   }
   const SpeculationStats& stats = speculative.speculation();
   const auto drafted = static_cast<double>(stats.draft_tokens - before.draft_tokens);
   const auto accepted = static_cast<double>(stats.accepted_tokens - before.accepted_tokens);
   const auto steps = static_cast<double>(speculative.stats().steps - steps_before) / kRounds;
-  state.counters["plain tok/s"] = static_cast<double>(tokens) / plain_seconds;
-  state.counters["tok/s"] = static_cast<double>(tokens) / seconds;
-  state.counters["x plain"] = plain_seconds / seconds;
-  state.counters["x plain cpu"] = plain_cpu / cpu;
+  state.counters["drafting"] = (stats.propose_s - before.propose_s) / speculative_seconds;
+  state.counters["plain tok/s"] = Median(plain_rates);
+  state.counters["tok/s"] = Median(rates);
+  state.counters["x plain"] = Median(gains);
+  state.counters["x plain cpu"] = Median(cpu_gains);
   state.counters["accepted"] = drafted > 0 ? accepted / drafted : 0;
-  state.counters["drafted/tok"] = drafted / static_cast<double>(kRounds * tokens);
-  state.counters["tok/step"] = static_cast<double>(tokens) / (steps * batch);
+  state.counters["drafted/tok"] = drafted / (kRounds * tokens);
+  state.counters["tok/step"] = tokens / (steps * batch);
 }
 
 // Paragraphs of held-out prose to continue.
@@ -211,11 +251,12 @@ void Bundled(benchmark::State& state, DraftChoice choice) {
   options.speculation.draft_choice = choice;
   auto speculative = MakeEngine(BundledTarget(), options);
   Compare(state, *plain, *speculative,
-          ProseRequests(BundledTarget(), std::max(8, batch), 120, temperature), batch);
+          ProseRequests(BundledTarget(), std::max(8, batch), 240, temperature), batch);
 }
 BENCHMARK_CAPTURE(Bundled, best, DraftChoice::kBest)
     ->ArgNames({"batch", "temperature_tenths", "tokens"})
     ->Args({1, 0, 0})
+    ->Args({1, 0, 1})
     ->Args({1, 0, 2})
     ->Args({1, 0, 4})
     ->Args({1, 7, 0})
@@ -248,6 +289,7 @@ class OverruledDrafter : public Drafter {
     }
     oracle_.Propose(jobs);
   }
+  double PassSeconds() const override { return model_->PassSeconds(); }
   void Forget(const sched::Sequence& sequence, const sched::Request& request) override {
     model_->Forget(sequence, request);
   }
@@ -271,9 +313,9 @@ void Made(benchmark::State& state) {
     request.sampling.ignore_eos = true;
     requests.push_back(std::move(request));
   }
-  const Round said = Run(*plain, requests, batch);
+  const auto said = Answers(*plain, requests, batch);
   testing::OracleDrafter oracle(SpeculationOptions::kTokensMax, right, 5);
-  for (size_t i = 0; i < requests.size(); ++i) oracle.Learn(requests[i].prompt, 0, said.outputs[i]);
+  for (size_t i = 0; i < requests.size(); ++i) oracle.Learn(requests[i].prompt, 0, said[i]);
   if (state.range(2) > 0) options.speculation.tokens = static_cast<int>(state.range(2));
   auto speculative = MakeEngine(MadeTarget(), options);
   auto model = ModelDrafter::Create(

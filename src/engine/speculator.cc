@@ -10,14 +10,18 @@ namespace quire::engine {
 namespace {
 
 constexpr double kPrior = 0.6;            // of a drafter nobody has seen yet
-constexpr double kSequenceMemory = 0.85;  // of what a sequence's drafts were worth, per step
+constexpr double kSequenceMemory = 0.95;  // of what a sequence's drafts were worth, per step
 constexpr double kDrafterMemory = 0.98;   // the same over all sequences, per sequence and step
 constexpr int kProbeIntervalFirst = 32;   // steps without drafts until one tries again
 constexpr int kProbeIntervalLast = 1024;
 constexpr int kProbeLength = 2;
 constexpr int kPlainInterval = 64;  // steps with drafts until one goes without
-constexpr double kNewPassShare = 0.1;
-constexpr double kPassOutlier = 4.0;
+// Measurements waver. Of many lengths one looks better than it is; those in use are known well.
+// A batch has more of them, less to gain, and each sequence's text to be caught up with.
+constexpr double kGainToStart = 1.10;
+constexpr double kGainToStay = 1.03;
+constexpr double kGainOfBatch = 1.20;  // times these
+constexpr size_t kBatch = 8;
 
 }  // namespace
 
@@ -36,7 +40,7 @@ Speculator::Speculator(const SpeculationOptions& options)
 }
 
 void Speculator::Add(std::unique_ptr<Drafter> drafter) {
-  drafters_.push_back({std::move(drafter), {}, 0});
+  drafters_.push_back({std::move(drafter), {}});
 }
 
 Speculator::History& Speculator::HistoryOf(SequenceId id) {
@@ -67,7 +71,8 @@ void Speculator::Propose(sched::Scheduler& scheduler, base::FunctionRef<bool(Seq
                          base::FunctionRef<void(SequenceId, std::vector<TokenId>&)> trim) {
   base::Stopwatch watch;
   CollectJobs(scheduler, skip);
-  const bool plain = !fixed_length_ && steps_on_ >= kPlainInterval;
+  const bool plain =
+      !fixed_length_ && (steps_on_ >= kPlainInterval || (rows_ > 0 && !times_.Known(rows_)));
   bool wanted = false;
   for (size_t i = 0; i < drafters_.size() && !plain; ++i) {
     SetLengths(i);
@@ -75,19 +80,12 @@ void Speculator::Propose(sched::Scheduler& scheduler, base::FunctionRef<bool(Seq
     if (asked_.empty()) continue;
     watch.Lap();
     drafters_[i].drafter->Propose(asked_);
-    const double seconds = watch.Lap();
-    stats_.propose_s += seconds;
-    int passes = 0;
+    stats_.propose_s += watch.Lap();
     for (DraftJob* job : asked_) {
       trim(job->sequence->id, job->drafts);
       rows_ += static_cast<int>(job->drafts.size());
-      passes = std::max(passes, static_cast<int>(job->drafts.size()));
       HistoryOf(job->sequence->id).drafted_by = i;
     }
-    if (passes == 0) continue;
-    double& mean = drafters_[i].pass_seconds;
-    const double each = seconds / passes;
-    mean = mean == 0 ? each : mean + kNewPassShare * (std::min(each, kPassOutlier * mean) - mean);
   }
   steps_on_ = wanted ? steps_on_ + 1 : 0;
   steps_off_ = wanted || plain ? 0 : steps_off_ + 1;
@@ -109,7 +107,9 @@ void Speculator::SetLengths(size_t drafter) {
     const Acceptance& own = HistoryOf(job->sequence->id).acceptance[drafter];
     wishes_.push_back({own.Share(prior), job->drafts_max, 0});
   }
-  PlanDraftLengths(wishes_, rows_, times_, drafters_[drafter].pass_seconds);
+  const double gain_least =
+      (steps_on_ > 0 ? kGainToStay : kGainToStart) * (jobs_.size() >= kBatch ? kGainOfBatch : 1.0);
+  PlanDraftLengths(wishes_, rows_, times_, drafters_[drafter].drafter->PassSeconds(), gain_least);
   const bool pays = std::ranges::any_of(wishes_, [](const DraftWish& w) { return w.length > 0; });
   if (pays) {
     probe_interval_ = kProbeIntervalFirst;

@@ -60,8 +60,7 @@ class Speculator {
  private:
   struct Entry {
     std::unique_ptr<Drafter> drafter;
-    Acceptance acceptance;    // over all sequences
-    double pass_seconds = 0;  // of drafting one more token of all
+    Acceptance acceptance;  // over all sequences
   };
   struct History {
     std::vector<Acceptance> acceptance;  // [drafters]

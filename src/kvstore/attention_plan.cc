@@ -13,7 +13,7 @@ namespace {
 using kernels::kSpan;
 
 // Units a thread should get to choose from, so that the last ones level the load.
-constexpr int kUnitsPerThread = 4;
+constexpr int kUnitsPerThread = 8;
 // A position costs about as much to load as this many rows cost to compute with it.
 constexpr int kLoadCost = 8;
 // (span, row) results of split units: 131,072 positions of 32 q heads take half of them. Memory is
