@@ -32,7 +32,7 @@ void EvictionFlags::Declare(base::FlagSet& flags) {
       .OneOf(std::move(names));
   flags
       .Add("kv-budget", &budget_,
-           "Tokens that a sequence keeps, or (with a point) the share of its prompt.")
+           "Tokens that a sequence keeps, or (up to 1) the share of its prompt.")
       .Metavar("TOKENS|RATIO");
   flags.Add("kv-sinks", &sinks_, "First tokens that are always kept.").Unit("tokens").AtLeast(0);
   flags

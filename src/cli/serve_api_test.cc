@@ -67,6 +67,12 @@ TEST_F(ServeApi, APolicyKeepsSomeTokensAndSaysHowMany) {
              R"({"prompt":"Once","max_tokens":1500,"ignore_eos":true,)"
              R"("kv_policy":{"policy":"streaming","budget":64,"sinks":4,"pin_prefix_tokens":1}})");
   EXPECT_EQ(streaming.at("usage").at("completion_tokens"), 1500);
+  // Nobody asked for more than the context.
+  const json::object unlimited =
+      Answer("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hello"}],)"
+                                     R"("ignore_eos":true,)"
+                                     R"("kv_policy":{"policy":"streaming","budget":64}})");
+  EXPECT_LE(unlimited.at("usage").at("total_tokens").as_int64(), 1024);
   const TestResponse chat =
       Ask("/v1/chat/completions", R"({"messages":[{"role":"user","content":"Hello there"}],)"
                                   R"("max_tokens":40,"ignore_eos":true,"stream":true,)"
@@ -304,7 +310,7 @@ TEST(ServeLimits, WhatGoesBeyondIsRefusedWithTheLimit) {
   const ServeProcess server({"--threads", "1", "-m", "models/draft/draft-q8_0.gguf",
                              "--max-prompt-len", "8", "--max-n", "2", "--max-queued-requests", "2",
                              "--max-num-seqs", "1", "--max-body-size", "4KiB", "--max-bodies-size",
-                             "6KiB"});
+                             "6KiB", "--max-streaming-tokens", "1200"});
   const auto ask = [&](const std::string& body) {
     return TestClient(server.port()).Ask(Post("/v1/completions", body));
   };
@@ -312,6 +318,10 @@ TEST(ServeLimits, WhatGoesBeyondIsRefusedWithTheLimit) {
               HasSubstr("9 tokens, but this server takes at most 8"));
   EXPECT_THAT(ask(R"({"prompt":"x","n":3})").body, HasSubstr("at most 2"));
   EXPECT_EQ(ask(std::string(5000, ' ')).status, 413);
+  EXPECT_THAT(ask(R"({"prompt":"x","max_tokens":2147483647,"ignore_eos":true,)"
+                  R"("kv_policy":{"policy":"streaming","budget":32}})")
+                  .body,
+              HasSubstr(R"("completion_tokens":1200)"));
 
   // One runs, two wait, one is too many.
   const std::string slow =

@@ -118,6 +118,10 @@ class ServeCommand : public Command {
     flags.Add("max-prompt-len", &service_.max_prompt_tokens, "Longest prompt.")
         .Unit("tokens")
         .AtLeast(1);
+    flags
+        .Add("max-streaming-tokens", &service_.max_streaming_tokens,
+             "Longest answer that goes on beyond the context (the eviction policy streaming).")
+        .AtLeast(1);
     flags.Add("max-n", &service_.max_n, "Most sequences of one request (n, best_of, beams).")
         .Range(1, 4096);
     flags.Add("log-requests", &service_.log_requests,

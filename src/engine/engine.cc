@@ -381,6 +381,8 @@ void Engine::ObserveDrafts(size_t first) {
   int accepted = 0;
   for (size_t i = first; i < draws_.size() && draws_[i].draft; ++i) {
     if (i > first && !draws_[i].continues) break;
+    // Not drawn although all before it were right (the mask took too long): that says nothing.
+    if (i > first && !draws_[i].drawn && draws_[i - 1].goes_on) break;
     ++drafted;
     accepted += draws_[i].drawn && draws_[i].result->token == *draws_[i].draft;
   }

@@ -31,6 +31,7 @@ void SlotMemory::Append(int count, int position) {
 
 void SlotMemory::ClearScores() {
   std::ranges::fill(scores_, 0.0f);
+  prepared_ = false;
 }
 
 // TOVA's layers choose as one: the mean of their heads stands in the place of each.
@@ -50,8 +51,9 @@ void SlotMemory::AverageLayers() {
 }
 
 void SlotMemory::PrepareToChoose() {
+  if (std::exchange(prepared_, true)) return;
   if (rule_.policy == EvictionPolicy::kTova) AverageLayers();
-  if (rule_.policy != EvictionPolicy::kSnapKv || std::exchange(pooled_, true)) return;
+  if (rule_.policy != EvictionPolicy::kSnapKv) return;
   std::vector<float> scratch;
   for (int head = 0; head < heads(); ++head) {
     kv::PoolScores(rule_, std::span(scores_).subspan(Index(head, 0), prompt_tokens_), scratch);
@@ -87,7 +89,7 @@ std::vector<int> SlotMemory::ChooseVictims(base::ThreadTeam& team) {
   return slots;
 }
 
-void SlotMemory::Keep(std::span<const int> kept) {
+SlotMemory SlotMemory::Kept(std::span<const int> kept) const {
   const int count = static_cast<int>(kept.size()) / heads();
   SlotMemory left(rule_, shape_, 0, 0);  // the prompt matters no more
   for (int head = 0; head < heads(); ++head) {
@@ -98,8 +100,8 @@ void SlotMemory::Keep(std::span<const int> kept) {
     }
   }
   left.slots_ = count;
-  left.pooled_ = pooled_;
-  *this = std::move(left);
+  left.prepared_ = prepared_;
+  return left;
 }
 
 void SlotMemory::ReplaceByLast(std::span<const int> victims) {
@@ -137,7 +139,7 @@ Rows ScoringRows(const sched::ScheduledSequence& run, const sched::Sequence& seq
 
 }  // namespace
 
-std::unique_ptr<SlotMemory>& KvEviction::MemoryAt(SequenceId id) {
+std::shared_ptr<SlotMemory>& KvEviction::MemoryAt(SequenceId id) {
   if (memories_.size() <= static_cast<size_t>(id.value)) memories_.resize(id.value + 1);
   return memories_[id.value];
 }
@@ -152,24 +154,17 @@ SlotMemory& KvEviction::Prepare(const sched::StepPlan& plan, const sched::Schedu
   const sched::ScheduledSequence& scheduled = plan.sequences[run];
   const sched::Sequence& sequence = scheduler.sequence(scheduled.sequence);
   const int first_slot = scheduled.first_position - sequence.evicted;
-  std::unique_ptr<SlotMemory>& memory = MemoryAt(sequence.id);
+  std::shared_ptr<SlotMemory>& memory = MemoryAt(sequence.id);
   const bool starts = std::ranges::find(plan.admitted, sequence.id) != plan.admitted.end();
   if (starts) memory.reset();  // again, where it was preempted
-  if (!memory && !starts) {
-    // A sibling that ended has handed its prompt over.
-    for (const SequenceId id : scheduler.request(sequence.request).sequences) {
-      if (!memory && MemoryAt(id) && MemoryAt(id)->slots() == first_slot) {
-        memory = std::make_unique<SlotMemory>(*MemoryAt(id));
-      }
-    }
-  }
   if (!memory) {
     const kvstore::KvLayout& layout = store_.layout();
-    memory = std::make_unique<SlotMemory>(
+    memory = std::make_shared<SlotMemory>(
         *sequence.eviction, SlotMemory::Shape{layout.layers(), layout.kv_heads()},
         static_cast<int>(sequence.tokens.size()), sequence.prompt_tokens);
     memory->Append(first_slot, 0);  // found in the cache
   }
+  if (memory.use_count() > 1) memory = std::make_shared<SlotMemory>(*memory);
   QUIRE_CHECK_EQ(memory->slots(), first_slot);
   memory->Append(scheduled.tokens, scheduled.first_position);
   return *memory;
@@ -198,7 +193,8 @@ void KvEviction::RememberForks(const sched::Scheduler& scheduler) {
     if (!scheduler.sequence(run.sequence).eviction) continue;
     for (const SequenceId id : plan.samplers_of(run)) {
       if (id == run.sequence) continue;
-      MemoryAt(id) = std::make_unique<SlotMemory>(*MemoryAt(run.sequence));
+      std::shared_ptr<SlotMemory> shared = MemoryAt(run.sequence);
+      MemoryAt(id) = std::move(shared);
     }
   }
 }
@@ -227,7 +223,8 @@ void KvEviction::ReplaceOne(SlotMemory& memory, const sched::Sequence& sequence)
 }
 
 void KvEviction::Evict(const sched::PendingEviction& eviction, const sched::Sequence& sequence) {
-  SlotMemory& memory = *MemoryAt(sequence.id);
+  std::shared_ptr<SlotMemory>& own = MemoryAt(sequence.id);
+  SlotMemory& memory = *own;
   QUIRE_CHECK_EQ(memory.slots(), eviction.slots);
   if (!sequence.survivors.held() && !store_.layout().has_tail()) {
     QUIRE_CHECK_EQ(eviction.kept, eviction.slots - 1);
@@ -243,7 +240,7 @@ void KvEviction::Evict(const sched::PendingEviction& eviction, const sched::Sequ
                  .to = to,
                  .kept = {kept.data(), memory.heads(), eviction.kept}},
                 team_);
-  memory.Keep(kept);
+  own = std::make_shared<SlotMemory>(memory.Kept(kept));
 }
 
 void KvEviction::Evict(sched::Scheduler& scheduler) {

@@ -48,7 +48,7 @@ class SlotMemory {
 
   // The slots that stay, ascending: [layers * kv_heads, kept].
   std::vector<int> ChooseKept(int kept, base::ThreadTeam& team);
-  void Keep(std::span<const int> kept);
+  SlotMemory Kept(std::span<const int> kept) const;
   // The one slot of each head that goes, and the last one comes in its place: [layers * kv_heads].
   std::vector<int> ChooseVictims(base::ThreadTeam& team);
   void ReplaceByLast(std::span<const int> victims);
@@ -66,7 +66,7 @@ class SlotMemory {
   int prompt_tokens_ = 0;
   int capacity_ = 0;
   int slots_ = 0;
-  bool pooled_ = false;
+  bool prepared_ = false;       // the scores are as the policy compares them
   std::vector<float> scores_;   // [heads, capacity]
   std::vector<int> positions_;  // [heads, capacity]
 };
@@ -90,7 +90,7 @@ class KvEviction {
   }
 
  private:
-  std::unique_ptr<SlotMemory>& MemoryAt(SequenceId id);
+  std::shared_ptr<SlotMemory>& MemoryAt(SequenceId id);
   SlotMemory& Prepare(const sched::StepPlan& plan, const sched::Scheduler& scheduler, int run);
   void RememberForks(const sched::Scheduler& scheduler);
   std::vector<kvstore::BlockTable> TablesOf(const kv::Lease& lease) const;
@@ -101,7 +101,8 @@ class KvEviction {
   kvstore::KvStore& store_;
   base::ThreadTeam& team_;
   kvstore::KvRepacker repacker_;
-  std::vector<std::unique_ptr<SlotMemory>> memories_;  // by SequenceId
+  // By SequenceId. Forks share what is remembered of their prompt until one of them goes on.
+  std::vector<std::shared_ptr<SlotMemory>> memories_;
   std::vector<kvstore::ScoreRequest> requests_;
   std::vector<MatrixView<float>> scores_;  // [requests]
 };

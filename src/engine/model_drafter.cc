@@ -81,24 +81,24 @@ Result<std::unique_ptr<Drafter>> ModelDrafter::Create(const LoadedModel& target,
       std::max(frames, layout.frames_for_tokens(longest) + layout.group_count()) *
       static_cast<int64_t>(layout.frame_bytes());
   QUIRE_ASSIGN_OR_RETURN(kvstore::KvStore store, kvstore::KvStore::Create(layout, memory));
-  const int vocab_size = target.config().vocab_size;
   QUIRE_RETURN_IF_ERROR(kv::KvCache::Validate(CacheOptions(draft, options, store)));
   std::unique_ptr<Drafter> drafter =
-      std::make_unique<ModelDrafter>(draft, vocab_size, options, std::move(store), team);
+      std::make_unique<ModelDrafter>(draft, target.config(), options, std::move(store), team);
   return drafter;
 }
 
-ModelDrafter::ModelDrafter(const LoadedModel& draft, int vocab_size, const Options& options,
-                           kvstore::KvStore store, base::ThreadTeam& team)
+ModelDrafter::ModelDrafter(const LoadedModel& draft, const model::ModelConfig& target,
+                           const Options& options, kvstore::KvStore store, base::ThreadTeam& team)
     : model_(draft),
       team_(team),
-      vocab_size_(vocab_size),
+      vocab_size_(target.vocab_size),
+      eos_ids_(target.eos_ids),
       options_(options),
       store_(std::move(store)),
       transformer_({draft.config(), draft.weights(), kernels::DefaultKernels(), team},
                    store_.layout(), LimitsOf(options, LongestOf(draft, options))),
       cache_(CacheOptions(draft, options, store_)),
-      samplers_(team.size(), Sampler(*kernels::DefaultKernels().vector, vocab_size)),
+      samplers_(team.size(), Sampler(*kernels::DefaultKernels().vector, target.vocab_size)),
       widened_(team.size()) {}
 
 void ModelDrafter::Forget(const sched::Sequence& sequence, const sched::Request& /*request*/) {
@@ -112,7 +112,7 @@ ModelDrafter::Follower& ModelDrafter::FollowerOf(const DraftJob& job) {
   std::unique_ptr<Follower>& follower = followers_[id.value];
   if (!follower) {
     follower = std::make_unique<Follower>();
-    follower->filter.emplace(job.request->sampling, model_.config().eos_ids, vocab_size_);
+    follower->filter.emplace(job.request->sampling, eos_ids_, vocab_size_);
   }
   return *follower;
 }

@@ -44,7 +44,7 @@ class ModelDrafter : public Drafter {
                                                  const LoadedModel& draft, const Options& options,
                                                  base::ThreadTeam& team);
   // For Create.
-  ModelDrafter(const LoadedModel& draft, int vocab_size, const Options& options,
+  ModelDrafter(const LoadedModel& draft, const model::ModelConfig& target, const Options& options,
                kvstore::KvStore store, base::ThreadTeam& team);
 
   std::string_view name() const override { return "draft model"; }
@@ -89,7 +89,8 @@ class ModelDrafter : public Drafter {
 
   const LoadedModel& model_;
   base::ThreadTeam& team_;
-  int vocab_size_;  // the target's
+  int vocab_size_;                // the target's
+  std::vector<TokenId> eos_ids_;  // the target's
   Options options_;
   kvstore::KvStore store_;
   model::Transformer transformer_;

@@ -25,8 +25,7 @@ constexpr size_t kBatch = 8;
 
 }  // namespace
 
-Speculator::Speculator(const SpeculationOptions& options)
-    : fixed_length_(options.tokens), probe_interval_(kProbeIntervalFirst) {
+Speculator::Speculator(const SpeculationOptions& options) : fixed_length_(options.tokens) {
   for (const DraftMethod method : options.methods) {
     switch (method) {
       case DraftMethod::kNgram:
@@ -40,7 +39,8 @@ Speculator::Speculator(const SpeculationOptions& options)
 }
 
 void Speculator::Add(std::unique_ptr<Drafter> drafter) {
-  drafters_.push_back({std::move(drafter), {}});
+  drafters_.push_back(
+      {.drafter = std::move(drafter), .acceptance = {}, .probe_interval = kProbeIntervalFirst});
 }
 
 Speculator::History& Speculator::HistoryOf(SequenceId id) {
@@ -73,10 +73,9 @@ void Speculator::Propose(sched::Scheduler& scheduler, base::FunctionRef<bool(Seq
   CollectJobs(scheduler, skip);
   const bool plain =
       !fixed_length_ && (steps_on_ >= kPlainInterval || (rows_ > 0 && !times_.Known(rows_)));
-  bool wanted = false;
+  bool drafted = false;
   for (size_t i = 0; i < drafters_.size() && !plain; ++i) {
     SetLengths(i);
-    wanted |= !asked_.empty();
     if (asked_.empty()) continue;
     watch.Lap();
     drafters_[i].drafter->Propose(asked_);
@@ -84,11 +83,11 @@ void Speculator::Propose(sched::Scheduler& scheduler, base::FunctionRef<bool(Seq
     for (DraftJob* job : asked_) {
       trim(job->sequence->id, job->drafts);
       rows_ += static_cast<int>(job->drafts.size());
+      drafted |= !job->drafts.empty();
       HistoryOf(job->sequence->id).drafted_by = i;
     }
   }
-  steps_on_ = wanted ? steps_on_ + 1 : 0;
-  steps_off_ = wanted || plain ? 0 : steps_off_ + 1;
+  steps_on_ = drafted ? steps_on_ + 1 : 0;
   for (const DraftJob& job : jobs_) scheduler.Propose(job.sequence->id, job.drafts);
 }
 
@@ -100,23 +99,26 @@ void Speculator::SetLengths(size_t drafter) {
     jobs_[i].drafts_max = most_[i];
     asked_.push_back(&jobs_[i]);
   }
-  if (fixed_length_) return;
-  const double prior = drafters_[drafter].acceptance.Share(kPrior);
+  if (fixed_length_ || asked_.empty()) return;
+  Entry& entry = drafters_[drafter];
+  const double prior = entry.acceptance.Share(kPrior);
   wishes_.clear();
   for (const DraftJob* job : asked_) {
     const Acceptance& own = HistoryOf(job->sequence->id).acceptance[drafter];
     wishes_.push_back({own.Share(prior), job->drafts_max, 0});
   }
   const double gain_least =
-      (steps_on_ > 0 ? kGainToStay : kGainToStart) * (jobs_.size() >= kBatch ? kGainOfBatch : 1.0);
-  PlanDraftLengths(wishes_, rows_, times_, drafters_[drafter].drafter->PassSeconds(), gain_least);
-  const bool pays = std::ranges::any_of(wishes_, [](const DraftWish& w) { return w.length > 0; });
-  if (pays) {
-    probe_interval_ = kProbeIntervalFirst;
-  } else if (steps_off_ >= probe_interval_ && !wishes_.empty()) {
+      (entry.pays ? kGainToStay : kGainToStart) * (jobs_.size() >= kBatch ? kGainOfBatch : 1.0);
+  PlanDraftLengths(wishes_, rows_, times_, entry.drafter->PassSeconds(), gain_least);
+  entry.pays = std::ranges::any_of(wishes_, [](const DraftWish& w) { return w.length > 0; });
+  if (entry.pays) {
+    entry.steps_off = 0;
+    entry.probe_interval = kProbeIntervalFirst;
+  } else if (++entry.steps_off >= entry.probe_interval) {
     DraftWish& probed = wishes_[probed_++ % wishes_.size()];
     probed.length = std::min(probed.most, kProbeLength);
-    probe_interval_ = std::min(2 * probe_interval_, kProbeIntervalLast);
+    entry.steps_off = 0;
+    entry.probe_interval = std::min(2 * entry.probe_interval, kProbeIntervalLast);
   }
   size_t kept = 0;
   for (size_t i = 0; i < asked_.size(); ++i) {

@@ -61,6 +61,9 @@ class Speculator {
   struct Entry {
     std::unique_ptr<Drafter> drafter;
     Acceptance acceptance;  // over all sequences
+    bool pays = false;      // when last looked at
+    int steps_off = 0;      // in which it did not, until one tries again
+    int probe_interval = 0;
   };
   struct History {
     std::vector<Acceptance> acceptance;  // [drafters]
@@ -69,17 +72,14 @@ class Speculator {
 
   void CollectJobs(const sched::Scheduler& scheduler, base::FunctionRef<bool(SequenceId)> skip);
   void SetLengths(size_t drafter);
-  void Probe();
   History& HistoryOf(SequenceId id);
 
   std::optional<int> fixed_length_;
   std::vector<Entry> drafters_;
   std::vector<History> histories_;  // by SequenceId
   StepTimes times_;
-  int rows_ = 0;  // of the step that is planned, with the drafts so far
-  int steps_off_ = 0;
-  int steps_on_ = 0;
-  int probe_interval_ = 0;
+  int rows_ = 0;       // of the step that is planned, with the drafts so far
+  int steps_on_ = 0;   // with drafts, since the last one without
   size_t probed_ = 0;  // whose turn it was
   std::vector<DraftJob> jobs_;
   std::vector<int> most_;  // [jobs]

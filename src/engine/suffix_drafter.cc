@@ -19,9 +19,9 @@ void SuffixDrafter::Propose(std::span<DraftJob* const> jobs) {
 void SuffixDrafter::ProposeOne(DraftJob& job) {
   const std::span<const TokenId> tokens = job.sequence->tokens;
   Own& own = own_[job.sequence->id.value];
-  for (; own.tokens < static_cast<int>(tokens.size()); ++own.tokens) {
-    own.automaton.Append(tokens[own.tokens]);
-  }
+  const int end = std::min(static_cast<int>(tokens.size()), own.tokens + kTokensPerStep);
+  for (; own.tokens < end; ++own.tokens) own.automaton.Append(tokens[own.tokens]);
+  if (end < static_cast<int>(tokens.size())) return;
   const SuffixAutomaton* best = &own.automaton;
   SuffixAutomaton::Match match = own.automaton.Repeated();
   if (History* history = sharing_ == OutputSharing::kOff ? nullptr : Find(*job.request)) {

@@ -3,9 +3,9 @@
 //
 // Owns a suffix automaton per running sequence, of its prompt and output, and, where outputs may be
 // shared, automata of finished outputs per (salt, adapter): as with cached prefixes, who brings no
-// salt shares with all others that bring none, and nobody else. Memory is bounded: of each salt the
-// newest outputs are kept, at most 2 * kTokensPerGeneration tokens, and of the salts the
-// kSaltsMax used last.
+// salt shares with all others that bring none, and nobody else. Of each salt the newest outputs are
+// kept, at most 2 * kTokensPerGeneration tokens, and of the salts the kSaltsMax used last. An
+// automaton takes at most some 200 bytes per token.
 #pragma once
 
 #include <list>
@@ -24,6 +24,8 @@ class SuffixDrafter : public Drafter {
  public:
   static constexpr int kTokensPerGeneration = 1 << 15;
   static constexpr size_t kSaltsMax = 8;
+  // Of a text it has not seen yet, read at a time: a long prompt must not hold up the others.
+  static constexpr int kTokensPerStep = 2048;
   static constexpr int kMatchMax = 32;       // tokens of an ending looked for in earlier outputs
   static constexpr int kDraftsPerMatch = 4;  // tokens drafted per token of the ending
   // A draft ends where fewer than this share of the earlier texts went on as it does.

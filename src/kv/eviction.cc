@@ -8,7 +8,8 @@
 namespace quire::kv {
 namespace {
 
-constexpr int kMost = 1 << 24;  // of any number in EvictionOptions
+constexpr int kMost = 1 << 24;    // of any number in EvictionOptions
+constexpr int kPooledMost = 255;  // the sums over them are taken one by one
 
 struct NamedPolicy {
   EvictionPolicy policy;
@@ -86,10 +87,10 @@ Result<EvictionPolicy> ParseEvictionPolicy(std::string_view name) {
 
 Status ValidateEviction(const EvictionOptions& options) {
   if (!options.evicts()) return Ok{};
-  const auto within = [](const char* name, int value, int least) -> Status {
-    if (value >= least && value <= kMost) return Ok{};
+  const auto within = [](const char* name, int value, int least, int most = kMost) -> Status {
+    if (value >= least && value <= most) return Ok{};
     return MakeError(ErrorKind::kUsage, "the eviction policy's {} is {}; {} to {} are possible",
-                     name, value, least, kMost);
+                     name, value, least, most);
   };
   QUIRE_RETURN_IF_ERROR(within("budget", options.budget_tokens, 0));
   if (options.budget_tokens == 0 && !(options.budget_ratio > 0 && options.budget_ratio <= 1)) {
@@ -102,7 +103,7 @@ Status ValidateEviction(const EvictionOptions& options) {
   QUIRE_RETURN_IF_ERROR(within("pinned prefix", options.pinned, 0));
   QUIRE_RETURN_IF_ERROR(within("recent tokens", options.recent.value_or(1), 1));
   QUIRE_RETURN_IF_ERROR(within("observed queries", options.observed, 1));
-  QUIRE_RETURN_IF_ERROR(within("pooled neighbours", options.pooled, 1));
+  QUIRE_RETURN_IF_ERROR(within("pooled neighbours", options.pooled, 1, kPooledMost));
   if (options.pooled % 2 == 0) {
     return MakeError(ErrorKind::kUsage,
                      "the eviction policy pools {} neighbours; an odd number is "
@@ -133,9 +134,11 @@ EvictionRule RuleFor(const EvictionOptions& options, int prompt_tokens,
   // What is always kept has room, even in a share of a short prompt.
   rule.budget = std::max(asked, rule.first + std::max(1, options.recent.value_or(1)));
   if (granularity.residual_tokens > 0) {
-    const int groups = std::max(1, rule.budget / granularity.residual_tokens);
+    // Rounded down, but never below what is always kept.
+    const int always = rule.first + std::max(1, options.recent.value_or(1));
+    const int groups = std::max(rule.budget / granularity.residual_tokens,
+                                (always - 1) / granularity.residual_tokens + 1);
     rule.budget = groups * granularity.residual_tokens;
-    rule.first = std::min(rule.first, rule.budget - 1);
   }
   const int recent = options.recent.value_or(DefaultRecent(options, rule.budget, rule.first));
   rule.recent = std::clamp(recent, 1, rule.budget - rule.first);

@@ -104,6 +104,17 @@ TEST(EvictionTest, BudgetsAreWholeResidualGroupsAndHoldWhatIsAlwaysKept) {
   EXPECT_EQ(RuleFor(options, 3, {.residual_tokens = 32}).budget, 32);
 }
 
+// Rounding down must not give up a pinned prompt.
+TEST(EvictionTest, WhatIsAlwaysKeptDecidesHowManyResidualGroupsThereAre) {
+  EvictionOptions options = OptionsOf(EvictionPolicy::kH2o, 250);
+  options.pinned = 200;
+  options.recent = 20;
+  const EvictionRule rule = RuleFor(options, 1000, {.residual_tokens = 128, .sinks = 4});
+  EXPECT_EQ(rule.budget, 256);
+  EXPECT_EQ(rule.first, 200);
+  EXPECT_GE(rule.recent, 20);
+}
+
 TEST(EvictionTest, NumbersOutOfRangeAreRefused) {
   const auto refused = [](auto change) {
     EvictionOptions options = OptionsOf(EvictionPolicy::kH2o, 100);
@@ -117,6 +128,7 @@ TEST(EvictionTest, NumbersOutOfRangeAreRefused) {
   EXPECT_TRUE(refused([](EvictionOptions& o) { o.recent = 0; }));
   EXPECT_TRUE(refused([](EvictionOptions& o) { o.recent = 97; }));
   EXPECT_TRUE(refused([](EvictionOptions& o) { o.pooled = 4; }));
+  EXPECT_TRUE(refused([](EvictionOptions& o) { o.pooled = 257; }));
   EXPECT_TRUE(refused([](EvictionOptions& o) { o.observed = 0; }));
   EXPECT_TRUE(refused([](EvictionOptions& o) {
     o.budget_tokens = 0;

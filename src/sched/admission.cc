@@ -153,7 +153,6 @@ bool Scheduler::AwaitsPrefix(Sequence& sequence) {
   if (cache_.options().prefix_caching == kv::PrefixCaching::kOff) return false;
   if (request.overtaken >= options_.max_overtakes || request.admitted_before) return false;
   if (request.request.sampling.prompt_logprobs) return false;
-  if (request.request.eviction.policy == kv::EvictionPolicy::kH2o) return false;
   if (request.prefix_from) {
     const auto& from = sequences_[request.prefix_from->value];
     if (from && from->state == SequenceState::kRunning &&
@@ -164,7 +163,9 @@ bool Scheduler::AwaitsPrefix(Sequence& sequence) {
     request.prefix_from.reset();
     request.cached_tokens = MatchOf(sequence).tokens;
   }
-  const int limit = static_cast<int>(sequence.tokens.size()) - 1;
+  const int lookup =
+      sequence.eviction ? TokensToLookUp(sequence) : static_cast<int>(sequence.tokens.size());
+  const int limit = lookup - 1;
   for (SequenceId id : prefilling_) {
     const Sequence& from = At(id);
     const RequestState& other = RequestOf(from);

@@ -17,10 +17,12 @@ kv::EvictionRule RuleFor(const kv::EvictionOptions& eviction, size_t prompt_toke
 
 Status CheckLength(const kv::EvictionRule& rule, int max_model_len) {
   if (rule.slots_max() <= max_model_len) return Ok{};
-  return MakeError(ErrorKind::kUsage,
-                   "an eviction budget of {} tokens needs room for {}; {} tokens are available "
-                   "(max_model_len): lower the budget",
-                   rule.budget, rule.slots_max(), max_model_len);
+  return MakeError(
+      ErrorKind::kUsage,
+      "what an evicting sequence keeps, {} tokens, needs room for {}, and {} are there "
+      "(max_model_len); lower the budget, keep fewer first and recent tokens, or take "
+      "a codec with a shorter residual",
+      rule.budget, rule.slots_max(), max_model_len);
 }
 
 }  // namespace
@@ -37,7 +39,7 @@ Status Scheduler::ValidateEviction(const kv::EvictionOptions& eviction,
                      "is for models without them: use none",
                      kv::NameOf(eviction.policy));
   }
-  if (eviction.budget_tokens == 0) return Ok{};
+  // A share of a prompt is at least what is always kept.
   return CheckLength(RuleFor(eviction, 0, options, cache_options), options.max_model_len);
 }
 
@@ -54,6 +56,9 @@ Status Scheduler::CheckEviction(const Request& request) const {
                      kv::NameOf(request.eviction.policy));
   }
   const kv::EvictionRule rule = RuleOf(request);
+  // The last token drawn is not computed.
+  const int64_t longest = static_cast<int64_t>(request.prompt.size()) + MaxTokensOf(request) - 1;
+  if (longest <= rule.budget) return Ok{};  // it evicts nothing
   QUIRE_RETURN_IF_ERROR(CheckLength(rule, options_.max_model_len));
   // What it keeps is moved while what it had is still held.
   const int before = std::max(static_cast<int>(request.prompt.size()), rule.slots_max());

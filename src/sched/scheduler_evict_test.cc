@@ -181,9 +181,20 @@ TEST(SchedulerWithEviction, WhatCannotWorkIsRefused) {
   EXPECT_NE(refused([](Request& r) { r.beam_search.emplace(); }).find("beam"), std::string::npos);
   EXPECT_NE(refused([](Request& r) { r.eviction.budget_tokens = 300; }).find("max_model_len"),
             std::string::npos);
-  EXPECT_NE(refused([](Request& r) { r.eviction.budget_tokens = 200; }).find("KV frames"),
+  EXPECT_NE(refused([](Request& r) {
+              r.eviction.budget_tokens = 200;
+              r.sampling.max_tokens = 130;
+            }).find("KV frames"),
             std::string::npos);
+  // Who never reaches the budget needs no room for it.
+  EXPECT_EQ(refused([](Request& r) { r.eviction.budget_tokens = 109; }), "");
   EXPECT_NE(refused([](Request& r) { r.eviction.sinks = -1; }).find("sinks"), std::string::npos);
+  // A server's default is refused at its start, a share of unknown prompts too.
+  kv::EvictionOptions share;
+  share.policy = kv::EvictionPolicy::kH2o;
+  EXPECT_TRUE(Scheduler::ValidateEviction(share, Options(), Cache(34)).ok());
+  share.sinks = 100000;
+  EXPECT_FALSE(Scheduler::ValidateEviction(share, Options(), Cache(34)).ok());
   kv::KvCacheOptions windows = Cache(60);
   windows.groups = {{}, {.window_tokens = 40, .tail_frames = 0, .blocks = kv::GroupBlocks::kAll}};
   FakeEngine windowed(Options(), windows, kVocabulary);

@@ -215,6 +215,7 @@ Status ApiService::CheckModelName(const std::string& name) const {
 PromptLimits ApiService::Limits() const {
   return {.max_model_len = engine_->max_model_len(),
           .eviction = engine_->eviction(),
+          .max_streaming_tokens = options_.max_streaming_tokens,
           .chat_template = chat_template_ ? &*chat_template_ : nullptr};
 }
 

@@ -36,6 +36,7 @@ struct ServiceOptions {
 
   size_t max_queued_requests = 1024;     // that are prepared or wait; more are answered with 429
   std::optional<int> max_prompt_tokens;  // absent: what the longest sequence has room for
+  int max_streaming_tokens = 32768;      // of an answer beyond the context (policy streaming)
   int max_n = 128;                       // sequences of one request, best_of and beams included
   bool log_requests = false;             // prompts and answers' ids in the log
 };

@@ -1,6 +1,6 @@
 // A request's `kv_policy`: which of its tokens keep their keys and values.
 //
-//     {"policy": "h2o", "budget": 512}          tokens; below 1 a share of the prompt
+//     {"policy": "h2o", "budget": 512}          tokens; up to 1 a share of the prompt
 //     {"policy": "streaming", "budget": 1024, "sinks": 4, "pin_prefix_tokens": 200}
 //     {"policy": "none"}                        everything, whatever the server's default
 //

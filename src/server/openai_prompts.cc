@@ -147,9 +147,10 @@ Result<sched::Request> MakeRequest(const ApiRequest& api, std::vector<TokenId> i
   // Beams keep everything, unless they are told not to.
   if (!api.beam_search) request.eviction = limits.eviction;
   if (api.eviction) request.eviction = *api.eviction;
-  if (request.eviction.policy != kv::EvictionPolicy::kStreaming) {
-    request.sampling.max_tokens = std::min(api.sampling.max_tokens, room);
-  }
+  // Only who asks for it gets a text without the context's end.
+  const bool endless = api.limit_given && request.eviction.policy == kv::EvictionPolicy::kStreaming;
+  request.sampling.max_tokens = std::min(
+      api.sampling.max_tokens, endless ? std::max(room, limits.max_streaming_tokens) : room);
   request.sampling.min_tokens = std::min(api.sampling.min_tokens, request.sampling.max_tokens);
   request.n = api.n;
   if (api.best_of > api.n) request.best_of = api.best_of;

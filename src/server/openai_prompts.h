@@ -1,6 +1,7 @@
 // From a client's prompt to token ids: chat template, tokenizer, truncation, limits.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "base/result.h"
@@ -15,6 +16,8 @@ struct PromptLimits {
   int max_model_len = 0;
   uint64_t seed = 0;             // for requests that bring none
   kv::EvictionOptions eviction;  // likewise
+  // Longest answer to who sets a limit and asks for the eviction policy streaming.
+  int max_streaming_tokens = std::numeric_limits<int>::max();
   // In place of the model's; null: the model's.
   const text::ChatTemplate* chat_template = nullptr;
 };
