@@ -173,7 +173,7 @@ TEST(EvictionPerplexity, SaysWhatCannotWork) {
   EXPECT_THAT(refused(Options(64, 32, 65)), HasSubstr("--stride 65"));
   EvictionPerplexityOptions options = Options(64, 32, 32);
   options.evictions = EveryPolicy(1024);
-  EXPECT_THAT(refused(options), HasSubstr("budget of 1024"));
+  EXPECT_THAT(refused(options), HasSubstr("1024 tokens, needs room for 1025"));
   options.evictions = EveryPolicy(4);  // as many as the sinks
   EXPECT_THAT(refused(options), HasSubstr("does not hold"));
 }
