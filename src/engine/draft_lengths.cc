@@ -10,7 +10,7 @@ namespace {
 constexpr double kNewShare = 0.1;     // weight of a measurement against all before it,
 constexpr double kLateShare = 0.3;    // and of one that comes after long
 constexpr int kLate = 20;             // other measurements
-constexpr double kOutlier = 3.0;      // times the expected: a step that was interrupted
+constexpr double kOutlier = 1.5;      // times the expected: a step that was interrupted
 constexpr int kTrusted = 3;           // measurements that others may be compared with
 constexpr double kRowShare = 0.1;     // of a step of one row, what another row costs until measured
 constexpr double kHopeless = 0.7;     // of plain decoding's rate: more drafts will not do either
