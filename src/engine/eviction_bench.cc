@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "model/random_model.h"
+#include "testing/median.h"
 
 namespace quire::engine {
 namespace {
@@ -92,11 +93,6 @@ Times TimesOf(const EngineOptions& options, const sched::Request& request) {
   return times;
 }
 
-double Median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + values.size() / 2);
-  return values[values.size() / 2];
-}
-
 // Decoding with as many tokens kept as the full cache has.
 void EvictionDecode(benchmark::State& state, kv::EvictionPolicy policy, kernels::KvCodec codec) {
   const auto kept = static_cast<int>(state.range(0));
@@ -110,7 +106,7 @@ void EvictionDecode(benchmark::State& state, kv::EvictionPolicy policy, kernels:
     ratios.push_back(with / without);
     state.SetIterationTime(with);
   }
-  state.counters["time_ratio"] = Median(ratios);
+  state.counters["time_ratio"] = testing::Median(ratios);
 }
 
 void EvictionPrefill(benchmark::State& state, kv::EvictionPolicy policy) {
@@ -124,7 +120,7 @@ void EvictionPrefill(benchmark::State& state, kv::EvictionPolicy policy) {
     ratios.push_back(with / without);
     state.SetIterationTime(with);
   }
-  state.counters["time_ratio"] = Median(ratios);
+  state.counters["time_ratio"] = testing::Median(ratios);
 }
 
 struct Batch {

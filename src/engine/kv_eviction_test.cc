@@ -277,17 +277,25 @@ TEST_F(KvEvictionStack, StreamingAndKivi2GoOnBeyondTheContextInConstantMemory) {
   EXPECT_EQ(engine->scheduler().cache().stats().frames_leased, 0);
 }
 
-TEST_F(KvEvictionStack, SnapKvAndSeveralAnswersToOnePrompt) {
+// What is remembered of the prompt is shared until the answers part: whether tokens are given up at
+// its end or later.
+TEST_F(KvEvictionStack, SeveralAnswersToOnePromptAreThoseOfOneEach) {
   auto engine = testing::MakeEngineOrDie(*model_, OptionsOf(kernels::KvCodec::kInt8), team_);
-  sched::Request request = StackRequest(kv::EvictionPolicy::kSnapKv, 350, 80);
-  request.n = 4;
-  const Completion together = testing::GenerateOne(*engine, request);
-  EXPECT_EQ(*together.usage.kv_tokens_kept, 4 * 101);
-  for (int i = 0; i < 4; ++i) {
-    sched::Request one = request;
-    one.n = 1;
-    one.sampling.seed = request.sampling.seed + i;
-    EXPECT_EQ(testing::GenerateOne(*engine, one).choices[0].tokens, together.choices[i].tokens);
+  for (const kv::EvictionPolicy policy : kv::kEvictionPolicies) {
+    if (policy == kv::EvictionPolicy::kNone) continue;
+    for (const int prompt : {350, 60}) {
+      SCOPED_TRACE(fmt::format("{} {}", kv::NameOf(policy), prompt));
+      sched::Request request = StackRequest(policy, prompt, 80);
+      request.n = 4;
+      const Completion together = testing::GenerateOne(*engine, request);
+      EXPECT_EQ(*together.usage.kv_tokens_kept, 4 * 101);
+      for (int i = 0; i < 4; ++i) {
+        sched::Request one = request;
+        one.n = 1;
+        one.sampling.seed = request.sampling.seed + i;
+        EXPECT_EQ(testing::GenerateOne(*engine, one).choices[0].tokens, together.choices[i].tokens);
+      }
+    }
   }
 }
 

@@ -34,6 +34,7 @@
 #include "engine/model_drafter.h"
 #include "engine/sequence_evaluator.h"
 #include "model/random_model.h"
+#include "testing/median.h"
 #include "testing/oracle_drafter.h"
 
 namespace quire::engine {
@@ -174,11 +175,6 @@ std::vector<std::vector<TokenId>> Answers(Engine& engine, const std::vector<Requ
   return run.outputs();
 }
 
-double Median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + values.size() / 2);
-  return values[values.size() / 2];
-}
-
 // Fills the counters from rounds of both; the answers must be the same.
 void Compare(benchmark::State& state, Engine& plain, Engine& speculative,
              const std::vector<Request>& requests, int batch) {
@@ -212,10 +208,10 @@ void Compare(benchmark::State& state, Engine& plain, Engine& speculative,
   const auto accepted = static_cast<double>(stats.accepted_tokens - before.accepted_tokens);
   const auto steps = static_cast<double>(speculative.stats().steps - steps_before) / kRounds;
   state.counters["drafting"] = (stats.propose_s - before.propose_s) / speculative_seconds;
-  state.counters["plain tok/s"] = Median(plain_rates);
-  state.counters["tok/s"] = Median(rates);
-  state.counters["x plain"] = Median(gains);
-  state.counters["x plain cpu"] = Median(cpu_gains);
+  state.counters["plain tok/s"] = testing::Median(plain_rates);
+  state.counters["tok/s"] = testing::Median(rates);
+  state.counters["x plain"] = testing::Median(gains);
+  state.counters["x plain cpu"] = testing::Median(cpu_gains);
   state.counters["accepted"] = drafted > 0 ? accepted / drafted : 0;
   state.counters["drafted/tok"] = drafted / (kRounds * tokens);
   state.counters["tok/step"] = tokens / (steps * batch);

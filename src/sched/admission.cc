@@ -48,6 +48,7 @@ Scheduler::Candidate Scheduler::CandidateOf(const Sequence& sequence) const {
 // Queries that score tokens must be computed, not found: for heavy hitters all of them.
 int Scheduler::TokensToLookUp(const Sequence& sequence) {
   const int tokens = static_cast<int>(sequence.tokens.size());
+  if (!sequence.eviction) return tokens;
   switch (sequence.eviction->policy) {
     case kv::EvictionPolicy::kH2o:
       return 1;
@@ -66,9 +67,7 @@ kv::PrefixMatch Scheduler::MatchOf(const Sequence& sequence) const {
     // Rows whose logits are still owed must be computed, not found.
     tokens = tokens.first(sequence.prompt_logits_done + 1);
   }
-  if (sequence.eviction) {
-    tokens = tokens.first(std::min<size_t>(tokens.size(), TokensToLookUp(sequence)));
-  }
+  tokens = tokens.first(std::min<size_t>(tokens.size(), TokensToLookUp(sequence)));
   return cache_.Match(tokens, KeyOf(request));
 }
 
@@ -163,9 +162,8 @@ bool Scheduler::AwaitsPrefix(Sequence& sequence) {
     request.prefix_from.reset();
     request.cached_tokens = MatchOf(sequence).tokens;
   }
-  const int lookup =
-      sequence.eviction ? TokensToLookUp(sequence) : static_cast<int>(sequence.tokens.size());
-  const int limit = lookup - 1;
+  const int limit = TokensToLookUp(sequence) - 1;
+  if (limit < cache_.seal_tokens()) return false;
   for (SequenceId id : prefilling_) {
     const Sequence& from = At(id);
     const RequestState& other = RequestOf(from);
